@@ -1,0 +1,15 @@
+//! The distributed TensorFlow protocol: its protobuf messages and the paths of its methods.
+//!
+//! Types carry the names of the schema, one module a package and one module for the types nested
+//! in a message: [`tensorflow::GraphDef`], [`tensorflow::attr_value::Value`],
+//! [`tensorflow::error::Code`]. Maps are `BTreeMap`s, so that encoding a message twice gives the
+//! same bytes, and `bytes` fields are [`bytes::Bytes`], which share the received buffer.
+
+mod generated {
+    #![allow(missing_docs, unused_qualifications, clippy::all)]
+
+    include!(concat!(env!("OUT_DIR"), "/all.rs"));
+}
+
+pub use generated::tensorflow;
+pub use prost_types::Any;
