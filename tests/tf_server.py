@@ -1,0 +1,34 @@
+"""One task of TensorFlow's own server, with the same flags and the same ready line as `graphmill serve`."""
+
+import argparse
+import os
+import threading
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+
+def parse_cluster(text):
+    """`job=host:port,host:port;job2=...` as a dictionary of lists."""
+    return {job: hosts.split(",") for job, hosts in (part.split("=", 1) for part in text.split(";"))}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--job", default="worker")
+    parser.add_argument("--task", type=int, default=0)
+    parser.add_argument("--cluster", required=True)
+    args = parser.parse_args()
+
+    import tensorflow as tf
+
+    server = tf.distribute.Server(
+        tf.train.ClusterSpec(parse_cluster(args.cluster)), job_name=args.job, task_index=args.task
+    )
+    print(f"ready {server.target}", flush=True)
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()
