@@ -4,90 +4,23 @@ import argparse
 import collections
 import concurrent.futures
 import dataclasses
-import importlib
 import json
 import multiprocessing
 import os
-import pkgutil
 import sys
 import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
-from tests.oracle import cases, dtypes, table  # noqa: E402
+from tests.oracle.plan import load, select, uncovered  # noqa: E402
+from tests.oracle.runner import run_share  # noqa: E402
 from tests.servers import TENSORFLOW, default_binary  # noqa: E402
 
 SHOWN_PER_OP = 6
 
 
-def load(families):
-    """Imports the tables of the given families (all without any); returns {op: family} of the ops in scope."""
-    scope = {}
-    for module in sorted(m.name for m in pkgutil.iter_modules(cases.__path__)):
-        name = module.split("_")[0]
-        if families and name not in families:
-            continue
-        table.family(name)
-        for op in importlib.import_module(f"tests.oracle.cases.{module}").OPS.split():
-            scope[op] = name
-    return scope
-
-
-def select(args):
-    chosen = []
-    for expand in table.ROWS:
-        for case in expand():
-            ops = {case.op} | {name for name, _ in case.covers}
-            if args.op and not ops & set(args.op):
-                continue
-            if args.case and args.case not in case.label:
-                continue
-            if args.T and not any(f"={t}," in case.label.replace("]", ",") for t in args.T):
-                continue
-            chosen.append(case)
-    return chosen
-
-
-def uncovered(scope, chosen):
-    """Lines naming ops in scope whose dtypes have no case."""
-    have = collections.defaultdict(list)
-    for case in chosen:
-        for op, types in case.covers:
-            have[op].append(types)
-    lines = []
-    for op in sorted(scope):
-        missing = []
-        for kernel in dtypes.kernels().get(op, [{}]):
-            if any(value in dtypes.UNFEEDABLE for value in kernel.values()):
-                continue
-            if not any(all(types.get(k, v) == v for k, v in kernel.items()) for types in have[op]):
-                missing.append(",".join(f"{k}={v}" for k, v in kernel.items()) or "any")
-        if missing:
-            lines.append(f"{op}: no case for {' ; '.join(missing[:12])}{' ...' if len(missing) > 12 else ''}")
-    return lines
-
-
-def run_share(options, share, of, progress=None):
-    """Runs every `of`-th case in this process; returns the Results."""
-    from tests.oracle.runner import Bench
-
-    if not table.ROWS:
-        load(options.family)
-    chosen = select(options)[share::of]
-    bench = Bench(options.bin)
-    results = []
-    try:
-        for case in chosen:
-            results.append(bench.run(case))
-            if progress:
-                progress(len(results), len(chosen), results[-1])
-    finally:
-        bench.stop()
-    return results
-
-
-def show_progress(done, total, _result):
+def show_progress(done, total):
     if sys.stderr.isatty() or done % 500 == 0:
         print(f"\r{done}/{total}", end="" if sys.stderr.isatty() else "\n", file=sys.stderr, flush=True)
 

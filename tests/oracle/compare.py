@@ -24,7 +24,7 @@ def compare(check, reference, ours):
         if difference:
             return step + difference
         failed = failed or not isinstance(theirs, dict)
-    if failed != check.fails:
+    if failed != check.fails and not check.either:
         return f"wrong table: TensorFlow answers {_short(reference[-1])}"
     return None
 

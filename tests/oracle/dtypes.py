@@ -6,7 +6,7 @@ import pathlib
 import ml_dtypes
 import numpy as np
 from tensorflow.core.framework import tensor_pb2, types_pb2
-from tensorflow.python.framework import tensor_util
+from tensorflow.python.framework import op_def_registry, tensor_util
 
 FLOATS = ["half", "bfloat16", "float", "double"]
 COMPLEX = ["complex64", "complex128"]
@@ -131,6 +131,16 @@ def _split_strings(content, count):
     return values
 
 
+def _allowed(op, row):
+    """Can a node be made for this kernel? A few are registered for dtypes that the op's own schema rules out."""
+    definition = op_def_registry.get(op)
+    for attr in definition.attr if definition else ():
+        allowed = attr.allowed_values.list.type
+        if attr.name in row and allowed and enum(row[attr.name]) not in allowed:
+            return False
+    return True
+
+
 @functools.cache
 def kernels():
     """Op name to a list of dictionaries {type attribute: dtype name}, one for each CPU kernel; [{}] if unconstrained."""
@@ -141,8 +151,8 @@ def kernels():
         rows = []
         for kernel in rest.split(" ; "):
             pairs = (pair.split("=", 1) for pair in kernel.split(",") if "=" in pair)
-            row = {key.strip(): value.strip() for key, value in pairs if value.strip()}
+            row = {key: value for key, value in pairs if value in NUMPY or value in UNFEEDABLE}
             if row not in rows:
                 rows.append(row)
-        table[op] = rows
+        table[op] = [row for row in rows if _allowed(op, row)]
     return table

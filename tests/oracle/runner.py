@@ -6,7 +6,7 @@ import dataclasses
 from tensorflow.core.protobuf import config_pb2
 
 from tests.master import Master, MasterError
-from tests.oracle import dtypes
+from tests.oracle import dtypes, plan
 from tests.oracle.compare import compare
 from tests.servers import TENSORFLOW, Server
 
@@ -132,3 +132,19 @@ class Bench:
     def stop(self):
         for side in self.sides:
             side.stop()
+
+
+def run_share(options, share, of, progress=None):
+    """Runs every `of`-th chosen case, from number `share` on, in this process; returns the Results."""
+    plan.load(options.family)
+    chosen = plan.select(options)[share::of]
+    bench = Bench(options.bin)
+    results = []
+    try:
+        for case in chosen:
+            results.append(bench.run(case))
+            if progress:
+                progress(len(results), len(chosen))
+    finally:
+        bench.stop()
+    return results

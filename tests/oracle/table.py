@@ -10,6 +10,7 @@ A keyword that names a type attribute takes a dtype or a list of them; any other
 A row without dtypes covers every dtype of every attribute at least once; with `full=True`, every combination.
 """
 
+import collections
 import dataclasses
 import itertools
 import sys
@@ -46,6 +47,7 @@ class Check:
     """How the two answers of a case are compared."""
 
     fails: bool = False
+    either: bool = False
     code: int | None = None
     text: bool = False
     ulp: float = 0
@@ -72,6 +74,7 @@ ROWS = []
 """Functions that return the cases of a row, in the order of the tables."""
 
 _family = ["?"]
+_numbers = collections.defaultdict(itertools.count)
 
 
 def family(name):
@@ -85,9 +88,10 @@ def op(name, inputs=(), **options):
     const: inputs become Const nodes (True, or a list of input positions). runs: how many steps to run in one session.
     full: every dtype combination. ulp (relative) and abs_ulp (absolute): tolerance for inexact outputs in multiples of
     the dtype's epsilon; rtol, atol: the same as plain numbers; exact without any of them.
+    either: the case may fail, if it does so on both servers with one code.
     shapes_only: compare dtype and shape, not values. fetch: output positions to fetch. text: compare the error text.
     """
-    _row(name, inputs, options, Check(**_take(options, "ulp", "abs_ulp", "rtol", "atol", "shapes_only")))
+    _row(name, inputs, options, Check(**_take(options, "ulp", "abs_ulp", "rtol", "atol", "shapes_only", "either")))
 
 
 def bad(name, inputs=(), code=None, text=False, **options):
@@ -101,7 +105,7 @@ def program(name, build, ops=(), fails=False, code=None, text=False, **options):
     Keywords with a list of dtypes are expanded and handed to `build`. `ops` are the ops whose dtypes it covers: names,
     or pairs of a name and a function from the keywords to that op's attributes.
     """
-    check = Check(fails=fails, code=code, text=text, **_take(options, "ulp", "abs_ulp", "rtol", "atol", "shapes_only"))
+    check = Check(fails=fails, code=code, text=text, **_take(options, "ulp", "abs_ulp", "rtol", "atol", "shapes_only", "either"))
     where = _caller()
     family_name = _family[0]
 
@@ -120,6 +124,12 @@ def program(name, build, ops=(), fails=False, code=None, text=False, **options):
             yield Case(family_name, _first_op(ops, name), label, where, make, check, covers)
 
     ROWS.append(expand)
+
+
+def kernel_types(name, among, attr="T"):
+    """The dtypes in `among` for which the op has a CPU kernel."""
+    have = {row.get(attr) for row in dtypes.kernels()[name]}
+    return [dtype for dtype in among if dtype in have]
 
 
 def _first_op(ops, name):
@@ -148,7 +158,7 @@ def _caller():
 
 
 def _row(name, inputs, options, check):
-    where, family_name, number = _caller(), _family[0], len(ROWS)
+    where, family_name, number = _caller(), _family[0], next(_numbers[name])
     options = dict(options)
     setup = {
         "const": options.pop("const", False),

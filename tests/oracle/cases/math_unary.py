@@ -60,7 +60,10 @@ GRADIENTS = {
 DENORMALS = "Abs Neg Sign Square Floor Ceil Rint IsNan IsFinite Sqrt Rsqrt Reciprocal Exp Log Sin Tanh".split()
 OPS = " ".join([*UNARY, *GRADIENTS, "Complex"])
 
+PARTS = ("Real", "Imag", "Angle", "ComplexAbs")
 for name, tolerance in UNARY.items():
+    if name in PARTS:
+        continue
     op(name, inputs=[shape(3, 7)], full=True, **tolerance)
     op(name, inputs=[unit(5, 13)], **tolerance)
     op(name, inputs=[scalar()], **tolerance)
@@ -92,5 +95,8 @@ op("Complex", inputs=[shape(2, 3), shape(3)])
 op("Complex", inputs=[shape(2, 1), shape(1, 3)])
 op("Complex", inputs=[special(0, 2), special(1, 2)])
 bad("Complex", T=["float"], Tout=["complex64"], inputs=[shape(2), shape(3)], code=INVALID_ARGUMENT, text=True)
-for name in ("Real", "Imag", "Conj", "Angle", "ComplexAbs"):
-    op(name, T=COMPLEX, inputs=[complex_special()], **UNARY[name])
+for name in PARTS:
+    for types in ({"T": "complex64", "Tout": "float"}, {"T": "complex128", "Tout": "double"}):
+        for v in (shape(3, 7), scalar(), empty(), large(), special(), complex_special()):
+            op(name, inputs=[v], **types, **UNARY[name])
+op("Conj", T=COMPLEX, inputs=[complex_special()])
