@@ -31,9 +31,7 @@ pub fn calls() -> Vec<Call> {
         .map(|line| {
             let record: Value = serde_json::from_str(line).expect("a line is a JSON object");
             let text = |key: &str| record[key].as_str().map(str::to_owned);
-            let bytes = |key: &str| {
-                text(key).map(|t| Bytes::from(STANDARD.decode(t).expect("the bytes are base64")))
-            };
+            let bytes = |key: &str| text(key).map(|t| Bytes::from(STANDARD.decode(t).expect("the bytes are base64")));
             Call {
                 case: text("case").expect("a call has a case"),
                 path: text("method").expect("a call has a method"),

@@ -23,21 +23,15 @@ fn unknown_in_value(value: &Value, path: &str, found: &mut Vec<String>) {
     match value {
         Value::Message(message) => unknown_fields(message, path, found),
         Value::List(items) => items.iter().for_each(|v| unknown_in_value(v, path, found)),
-        Value::Map(items) => items
-            .values()
-            .for_each(|v| unknown_in_value(v, path, found)),
+        Value::Map(items) => items.values().for_each(|v| unknown_in_value(v, path, found)),
         _ => {}
     }
 }
 
 /// Compares what a reader by the bare schema sees in `original` and in its typed re-encoding.
 fn assert_lossless(pool: &DescriptorPool, name: &str, reencode: Reencode, original: &Bytes) {
-    let descriptor = pool
-        .get_message_by_name(name)
-        .expect("the schema has the message");
-    let read = |bytes: Bytes| {
-        DynamicMessage::decode(descriptor.clone(), bytes).expect("the bytes are a valid message")
-    };
+    let descriptor = pool.get_message_by_name(name).expect("the schema has the message");
+    let read = |bytes: Bytes| DynamicMessage::decode(descriptor.clone(), bytes).expect("the bytes are a valid message");
     let before = read(original.clone());
 
     let mut unknown = Vec::new();
@@ -48,10 +42,7 @@ fn assert_lossless(pool: &DescriptorPool, name: &str, reencode: Reencode, origin
     // Servers write an empty `tensor_content` for a tensor without elements, which means the same
     // as leaving it out: encoding once drops such values.
     let before = read(before.encode_to_vec().into());
-    assert!(
-        before == read(again.clone()),
-        "{name} changed on its way through the typed message"
-    );
+    assert!(before == read(again.clone()), "{name} changed on its way through the typed message");
 
     let twice = reencode(again.clone()).expect("the re-encoded bytes decode");
     assert_eq!(again, twice, "{name} encodes the same each time");

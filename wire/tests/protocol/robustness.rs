@@ -74,11 +74,7 @@ fn cut_messages() {
     }
     // A cut between two fields leaves a shorter message; any other cut has to be noticed.
     assert!(outcome.accepted > 1_000, "{}", outcome.accepted);
-    assert!(
-        outcome.rejected > 10 * outcome.accepted,
-        "{}",
-        outcome.rejected
-    );
+    assert!(outcome.rejected > 10 * outcome.accepted, "{}", outcome.rejected);
 }
 
 #[test]
@@ -117,11 +113,7 @@ fn nested(tags: &[u32], levels: usize) -> Bytes {
     let mut reversed = Vec::new();
     for level in (0..levels).rev() {
         let mut head = Vec::new();
-        encode_key(
-            tags[level % tags.len()],
-            WireType::LengthDelimited,
-            &mut head,
-        );
+        encode_key(tags[level % tags.len()], WireType::LengthDelimited, &mut head);
         encode_varint(reversed.len() as u64, &mut head);
         reversed.extend(head.iter().rev());
     }
@@ -176,10 +168,7 @@ fn lengths_beyond_the_input_are_refused() {
             let mut bytes = Vec::new();
             encode_key(tag, WireType::LengthDelimited, &mut bytes);
             encode_varint(length, &mut bytes);
-            assert!(
-                reencode(bytes.into()).is_err(),
-                "field {tag}, length {length}"
-            );
+            assert!(reencode(bytes.into()).is_err(), "field {tag}, length {length}");
         }
     }
 }
@@ -213,10 +202,7 @@ fn numbers_may_come_packed_or_not() {
 #[test]
 fn tensor_content_shares_the_received_buffer() {
     let content = Bytes::from(vec![7; 4096]);
-    let tensor = tf::TensorProto {
-        tensor_content: content,
-        ..Default::default()
-    };
+    let tensor = tf::TensorProto { tensor_content: content, ..Default::default() };
     let received = Bytes::from(tensor.encode_to_vec());
     let decoded = tf::TensorProto::decode(received.clone()).expect("the message is valid");
     let offset = received.len() - 4096;

@@ -24,8 +24,7 @@ fn type_name(kind: &Kind) -> String {
 
 /// The line of the recorded list that a field should have.
 fn field_line(field: &FieldDescriptor) -> String {
-    let optional_in_proto3 =
-        field.supports_presence() && field.containing_oneof().is_some_and(|o| o.is_synthetic());
+    let optional_in_proto3 = field.supports_presence() && field.containing_oneof().is_some_and(|o| o.is_synthetic());
     let label = match field.cardinality() {
         _ if field.is_map() => "map",
         Cardinality::Required => "req",
@@ -46,11 +45,7 @@ fn field_line(field: &FieldDescriptor) -> String {
         .map(|oneof| format!("oneof={}", oneof.name()))
         .unwrap_or_default();
     let parent = field.parent_message().full_name();
-    format!(
-        "{parent}\t{}\t{}\t{label}\t{type_name}\t{oneof}",
-        field.number(),
-        field.name()
-    )
+    format!("{parent}\t{}\t{}\t{label}\t{type_name}\t{oneof}", field.number(), field.name())
 }
 
 /// The whole compiled schema in the form of the recorded list.
@@ -69,11 +64,7 @@ fn compiled() -> BTreeSet<String> {
     }
     for values in pool.all_enums().filter(|values| own(values.package_name())) {
         let name = values.full_name();
-        lines.extend(
-            values
-                .values()
-                .map(|value| format!("{name}\t{}\t{}\tenum\t\t", value.number(), value.name())),
-        );
+        lines.extend(values.values().map(|value| format!("{name}\t{}\t{}\tenum\t\t", value.number(), value.name())));
     }
     lines
 }
@@ -84,10 +75,7 @@ fn schema_is_the_recorded_one() {
     let compiled = compiled();
     let missing: Vec<_> = recorded.difference(&compiled).collect();
     let extra: Vec<_> = compiled.difference(&recorded).collect();
-    assert!(
-        missing.is_empty() && extra.is_empty(),
-        "missing: {missing:#?}\nextra: {extra:#?}"
-    );
+    assert!(missing.is_empty() && extra.is_empty(), "missing: {missing:#?}\nextra: {extra:#?}");
     assert_eq!(recorded.len(), 1541);
 }
 
@@ -101,4 +89,10 @@ fn numeric_lists_of_proto3_are_packed() {
             }
         }
     }
+}
+
+/// Graphs have tens of thousands of attributes, nearly all of them a type or a number.
+#[test]
+fn attributes_are_small() {
+    assert!(size_of::<graphmill_wire::tensorflow::AttrValue>() <= 64);
 }
