@@ -163,7 +163,7 @@ def as_array(value, dtype):
     """A literal of a table (number, nested list, string, array) as an array of `dtype`."""
     if dtype == "string":
         strings = np.array(value, dtype=object)
-        encode = np.frompyfunc(lambda s: s.encode() if isinstance(s, str) else s, 1, 1)
+        encode = np.frompyfunc(lambda s: s if isinstance(s, bytes) else str(s).encode(), 1, 1)
         return np.asarray(encode(strings), dtype=object)
     return np.asarray(value).astype(dtypes.NUMPY[dtype])
 

@@ -48,6 +48,9 @@ NUMPY = {
     "string": np.object_,
 }
 
+EVERY = list(NUMPY)
+"""All dtypes whose values can be fed and fetched."""
+
 UNFEEDABLE = {"variant", "resource"}
 """Values of these dtypes live in the server only, so that a one-op graph cannot be fed with them."""
 

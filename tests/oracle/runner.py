@@ -113,11 +113,11 @@ class Bench:
         crashed = False
         try:
             graph, steps = case.build(f"c{self.number}/")
-        except Exception as error:
-            failure = f"wrong table: {type(error).__name__}: {error}"
-        else:
             tasks = [side.worker.submit(side.run, graph, steps) for side in self.sides]
             (theirs, their_end), (mine, my_end) = [task.result() for task in tasks]
+        except Exception as error:  # a row that cannot be built or sent is that row's failure
+            failure = f"wrong table: {type(error).__name__}: {error}"
+        else:
             if their_end:
                 self.sides[0].revive()
                 failure = f"wrong table: TensorFlow's server: {their_end}"

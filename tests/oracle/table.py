@@ -24,6 +24,7 @@ from tests.oracle import dtypes
 from tests.oracle.build import Builder, Step, as_array
 from tests.oracle.dtypes import (  # noqa: F401  for the tables
     COMPLEX,
+    EVERY,
     FLOATS,
     INTS,
     NUMBERS,

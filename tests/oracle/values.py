@@ -185,3 +185,37 @@ def softmax_rows(rows, columns):
 
     make.text = f"distribution {rows}x{columns}"
     return make
+
+
+def pool_input(dims):
+    """Distinct numbers in random order, few enough for every dtype, the same for every call with the same shape."""
+
+    def make(_rng, dtype):
+        count = int(np.prod(dims))
+        values = np.random.default_rng(count).permutation(count) % 97
+        return values.astype(dtypes.NUMPY[dtype]).reshape(dims)
+
+    make.text = f"pool input {'x'.join(map(str, dims))}"
+    return make
+
+
+def pool_output(dims, window, strides, padding):
+    """The maxima of the windows of `pool_input(dims)`."""
+
+    def make(rng, dtype):
+        values = pool_input(dims)(rng, "double")
+        starts, sizes = [], []
+        for axis in (1, 2):
+            size, k, s = dims[axis], window[axis], strides[axis]
+            count = -(-size // s) if padding == "SAME" else (size - k) // s + 1
+            before = max((count - 1) * s + k - size, 0) // 2 if padding == "SAME" else 0
+            starts.append([i * s - before for i in range(count)])
+            sizes.append(k)
+        rows = [
+            [values[:, max(r, 0) : r + sizes[0], max(c, 0) : c + sizes[1]].max((1, 2)) for c in starts[1]]
+            for r in starts[0]
+        ]
+        return np.array(rows).transpose(2, 0, 1, 3).astype(dtypes.NUMPY[dtype])
+
+    make.text = "pool output"
+    return make
