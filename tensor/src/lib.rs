@@ -10,6 +10,7 @@ mod dtype;
 mod element;
 mod handle;
 mod minifloat;
+mod moving;
 mod pool;
 mod proto;
 mod shape;
@@ -24,6 +25,7 @@ pub use element::{
     QInt8, QInt16, QInt32, QUInt8, QUInt16, UInt2, UInt4,
 };
 pub use handle::{ResourceHandle, Variant};
+pub use moving::Mover;
 pub use pool::memory_in_use;
 pub use proto::{decode_shape, encode_shape};
 pub use shape::{MAX_RANK, Shape};

@@ -74,7 +74,7 @@ fn large_class(size: usize) -> usize {
 }
 
 /// Memory beyond which an allocation is refused instead of bringing the machine down: what the machine has.
-fn limit() -> usize {
+pub(crate) fn limit() -> usize {
     static LIMIT: OnceLock<usize> = OnceLock::new();
     *LIMIT.get_or_init(|| {
         // SAFETY: sysconf has no preconditions.

@@ -34,9 +34,9 @@ impl Tensor {
     pub fn alloc(dtype: DType, shape: Shape) -> Result<Tensor> {
         let n = shape.num_elements();
         let storage = match dtype {
-            DType::String => Storage::Strings(Arc::new(vec![Bytes::new(); n])),
-            DType::Resource => Storage::Resources(Arc::new(vec![ResourceHandle::default(); n])),
-            DType::Variant => Storage::Variants(Arc::new(vec![Variant::default(); n])),
+            DType::String => Storage::Strings(Arc::new(objects(n)?)),
+            DType::Resource => Storage::Resources(Arc::new(objects(n)?)),
+            DType::Variant => Storage::Variants(Arc::new(objects(n)?)),
             // A reused block may hold any byte, and a bool only 0 or 1.
             DType::Bool => Storage::Plain { buffer: Buffer::zeroed(n)?, offset: 0 },
             _ => Storage::Plain { buffer: Buffer::allocate(byte_size(dtype, n)?)?, offset: 0 },
@@ -309,6 +309,34 @@ impl Tensor {
         }
     }
 
+    /// The resource handles for writing.
+    ///
+    /// # Errors
+    /// `INTERNAL` if the tensor is of another type or shared.
+    pub fn handles_mut(&mut self) -> Result<&mut [ResourceHandle]> {
+        match &mut self.storage {
+            Storage::Resources(values) => match Arc::get_mut(values) {
+                Some(values) => Ok(values),
+                None => Err(internal!("a shared tensor cannot be written to")),
+            },
+            _ => Err(internal!("the tensor does not hold resource handles")),
+        }
+    }
+
+    /// The variants for writing.
+    ///
+    /// # Errors
+    /// `INTERNAL` if the tensor is of another type or shared.
+    pub fn variants_mut(&mut self) -> Result<&mut [Variant]> {
+        match &mut self.storage {
+            Storage::Variants(values) => match Arc::get_mut(values) {
+                Some(values) => Ok(values),
+                None => Err(internal!("a shared tensor cannot be written to")),
+            },
+            _ => Err(internal!("the tensor does not hold variants")),
+        }
+    }
+
     /// The value of a tensor with exactly one element.
     ///
     /// # Errors
@@ -420,6 +448,13 @@ impl Tensor {
                 Ok(part)
             }
         }
+    }
+}
+
+fn objects<T: Clone + Default>(n: usize) -> Result<Vec<T>> {
+    match n.checked_mul(size_of::<T>()) {
+        Some(bytes) if bytes <= crate::pool::limit() => Ok(vec![T::default(); n]),
+        _ => Err(crate::resource_exhausted!("Out of memory: a tensor of {n} elements is too large")),
     }
 }
 
