@@ -1,0 +1,29 @@
+//! Graphs in memory: op schemas, validation, functions, pruning and control flow analysis.
+//!
+//! [`Graph::from_def`] turns a `GraphDef` off the wire into a checked arena of nodes: every node's op is known, its attributes
+//! fit the op's schema, every edge joins slots that exist and agree in type, and cycles are loops. What is built from a
+//! [`Graph`] later need not check these things again.
+
+mod attrs;
+mod control_flow;
+mod function;
+mod graph;
+mod import;
+mod names;
+mod op_schema;
+mod order;
+mod prune;
+mod shape;
+mod summary;
+mod validate;
+
+pub use attrs::Attrs;
+pub use control_flow::{EnterInfo, Frame, FrameId, FrameMap, frames};
+pub use function::{Function, FunctionLibrary};
+pub use graph::{Endpoint, Graph, Inputs, Node, NodeId, SlotTypes};
+pub use import::{GRAPH_DEF_VERSION, ImportOptions};
+pub use names::{EndpointName, is_valid_node_name};
+pub use op_schema::{ArgDef, ArgType, AttrDef, AttrKind, AttrType, Flow, OpDef, op_def, op_defs};
+pub use order::topological_order;
+pub use prune::{ClientDevice, Signature, prune};
+pub use shape::PartialShape;
