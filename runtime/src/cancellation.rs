@@ -1,0 +1,104 @@
+//! Cancellation of steps.
+
+use graphmill_tensor::Status;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+type Callback = Box<dyn FnOnce() + Send>;
+
+/// Whether a step is cancelled, why, and whom to tell.
+#[derive(Default)]
+pub struct CancellationManager {
+    cancelled: AtomicBool,
+    next: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    reason: Option<Status>,
+    callbacks: HashMap<u64, Callback>,
+}
+
+/// Names a callback for [`CancellationManager::deregister`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallbackId(u64);
+
+impl CancellationManager {
+    /// Not cancelled, nobody to tell.
+    pub fn new() -> CancellationManager {
+        CancellationManager::default()
+    }
+
+    /// Whether the step is cancelled; cheap enough to ask for every node.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Why the step is cancelled, if it is.
+    pub fn reason(&self) -> Option<Status> {
+        self.state.lock().reason.clone()
+    }
+
+    /// Cancels: the first reason stays, callbacks run once, on this thread.
+    pub fn cancel(&self, reason: Status) {
+        let callbacks = {
+            let mut state = self.state.lock();
+            if state.reason.is_some() {
+                return;
+            }
+            state.reason = Some(reason);
+            self.cancelled.store(true, Ordering::Release);
+            std::mem::take(&mut state.callbacks)
+        };
+        for callback in callbacks.into_values() {
+            callback();
+        }
+    }
+
+    /// Has `callback` run when the step is cancelled; `None` (and no call) if it is cancelled already.
+    pub fn register(&self, callback: impl FnOnce() + Send + 'static) -> Option<CallbackId> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        if state.reason.is_some() {
+            return None;
+        }
+        state.callbacks.insert(id, Box::new(callback));
+        Some(CallbackId(id))
+    }
+
+    /// Withdraws a callback. False if it has run or is about to run.
+    pub fn deregister(&self, id: CallbackId) -> bool {
+        self.state.lock().callbacks.remove(&id.0).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use graphmill_tensor::cancelled;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU32;
+
+    #[test]
+    fn callbacks_run_once_unless_withdrawn() {
+        let manager = CancellationManager::new();
+        let calls = Arc::new(AtomicU32::new(0));
+        let add = |n: u32| {
+            let calls = calls.clone();
+            move || {
+                calls.fetch_add(n, Ordering::Relaxed);
+            }
+        };
+        manager.register(add(1)).unwrap();
+        let withdrawn = manager.register(add(10)).unwrap();
+        assert!(manager.deregister(withdrawn));
+        manager.cancel(cancelled!("first"));
+        manager.cancel(cancelled!("second"));
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+        assert_eq!(manager.reason().unwrap().message(), "first");
+        assert!(manager.register(add(100)).is_none());
+        assert!(manager.is_cancelled());
+    }
+}

@@ -1,0 +1,68 @@
+//! Running programs.
+//!
+//! A run is driven by one thread at a time, so that counters and values need no locks: the driver takes ready nodes from a
+//! stack, runs their kernels and passes the outputs on. A kernel whose measured cost is worth a hand-over goes to another thread
+//! while other nodes are ready; an asynchronous kernel completes whenever it does. Both put their outputs into the run's inbox,
+//! and where no driver is at work then, the completing thread becomes it. A run thus holds no thread while it waits.
+
+mod frame;
+mod program;
+mod propagate;
+mod run;
+mod threads;
+
+pub use program::{KernelCache, Port, Program};
+
+use crate::Step;
+use graphmill_tensor::{Result, Status, Tensor, internal};
+use run::Run;
+use std::sync::Arc;
+use threads::Threads;
+
+/// The threads on which steps run. Cloning shares them.
+#[derive(Clone)]
+pub struct Executor(Arc<Threads>);
+
+impl Executor {
+    /// An executor with this many threads; 0 means as many as the machine has.
+    pub fn new(threads: usize) -> Executor {
+        Executor(Arc::new(Threads::new(threads)))
+    }
+
+    /// Runs a program once. `feeds` are in the order of [`Program::feeds`]; `done` gets the tensors in the order of
+    /// [`Program::fetches`], exactly once, from any thread, possibly before this returns.
+    ///
+    /// A program that is known to be short runs on the calling thread, as a hand-over would take longer than the work.
+    pub fn run(
+        &self,
+        program: &Arc<Program>,
+        step: Arc<Step>,
+        feeds: Vec<Tensor>,
+        done: impl FnOnce(Result<Vec<Tensor>>) + Send + 'static,
+    ) {
+        if let Err(error) = check_feeds(program, &feeds) {
+            return done(Err(error));
+        }
+        Run::start(&self.0, program, step, feeds, Box::new(done));
+    }
+}
+
+fn check_feeds(program: &Program, feeds: &[Tensor]) -> Result<(), Status> {
+    if feeds.len() != program.feeds().len() {
+        return Err(internal!("the program takes {} feeds, got {}", program.feeds().len(), feeds.len()));
+    }
+    for (index, (feed, port)) in feeds.iter().zip(program.feeds()).enumerate() {
+        if feed.dtype() != port.dtype {
+            let error =
+                internal!("Output 0 of type {} does not match declared output type {}", feed.dtype(), port.dtype);
+            return Err(match program.feed_node(index) {
+                Some(node) => {
+                    let text = format!("{} for node {{{{node {}}}}}", error.message(), node.info.name);
+                    error.with_message(text)
+                }
+                None => error,
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,335 @@
+//! The form in which a graph runs: flat arrays, built once.
+
+use crate::executor::frame::{Iteration, NodeState};
+use crate::{AnyKernel, Construction, Device, NodeInfo, Registry};
+use graphmill_graph::{Endpoint, Flow, FrameMap, Graph, Node, NodeId, frames};
+use graphmill_tensor::{DType, Result, internal, invalid_argument, unimplemented_op};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Kernels of stateful ops, which all programs of a session share by node name: a random op goes on where it was, whatever
+/// the signature it runs under.
+#[derive(Default)]
+pub struct KernelCache(Mutex<HashMap<Arc<str>, Arc<AnyKernel>>>);
+
+impl KernelCache {
+    /// An empty cache.
+    pub fn new() -> KernelCache {
+        KernelCache::default()
+    }
+}
+
+/// Where a tensor enters or leaves a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// The endpoint, such as `x:0`.
+    pub name: String,
+    /// The type of the elements.
+    pub dtype: DType,
+}
+
+/// A graph ready to run on a device.
+pub struct Program {
+    pub(crate) nodes: Vec<ProgramNode>,
+    pub(crate) data_edges: Vec<DataEdge>,
+    pub(crate) control_edges: Vec<ControlEdge>,
+    pub(crate) frames: Vec<FrameInfo>,
+    /// Nodes without inputs; they are all in the root frame.
+    pub(crate) roots: Vec<u32>,
+    pub(crate) device: Arc<Device>,
+    feeds: Vec<Port>,
+    fetches: Vec<Port>,
+    feed_nodes: Vec<u32>,
+    /// Nanoseconds of a whole run, lately.
+    cost: AtomicU64,
+    runs: AtomicU32,
+}
+
+pub(crate) struct ProgramNode {
+    pub info: Arc<NodeInfo>,
+    pub action: Action,
+    pub flow: Flow,
+    /// Index of its counters in the frame's slab.
+    pub state: u32,
+    /// Its inputs in the frame's slab.
+    pub inputs: Range<u32>,
+    pub data_edges: Range<u32>,
+    pub control_edges: Range<u32>,
+    pub outputs: u32,
+    /// Whether an input comes from a slot that gives references.
+    pub has_references: bool,
+    pub allows_uninitialized: bool,
+    /// Of an `Enter`: the static frame it leads to, and whether it delivers to every iteration.
+    pub enters: Option<(u32, bool)>,
+    /// Data inputs, by which a `Merge` knows that all are dead.
+    pub data_inputs: u32,
+    /// Names of the inputs as the graph spells them, for errors; empty where no input is a reference.
+    pub input_names: Box<[String]>,
+    /// Nanoseconds of one run, lately.
+    pub cost: AtomicU32,
+}
+
+pub(crate) enum Action {
+    Kernel(Arc<AnyKernel>),
+    Feed(usize),
+    Fetch(usize),
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct DataEdge {
+    pub output: u32,
+    pub node: u32,
+    pub slot: u32,
+    /// Whether this is the last edge of its output, which takes the value instead of sharing it.
+    pub last: bool,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct ControlEdge {
+    pub node: u32,
+}
+
+/// What is fixed about a frame.
+pub(crate) struct FrameInfo {
+    pub initial: Vec<NodeState>,
+    pub slots: usize,
+    pub enters: u32,
+    pub parallel_iterations: usize,
+    slabs: Mutex<Vec<Iteration>>,
+}
+
+/// Slabs kept for reuse in each frame.
+const SLABS_KEPT: usize = 16;
+
+impl FrameInfo {
+    pub fn take_slab(&self) -> Iteration {
+        let kept = self.slabs.lock().pop();
+        kept.unwrap_or_else(|| Iteration::new(self))
+    }
+
+    pub fn give_back(&self, mut slab: Iteration) {
+        slab.reset(self);
+        let mut slabs = self.slabs.lock();
+        if slabs.len() < SLABS_KEPT {
+            slabs.push(slab);
+        }
+    }
+}
+
+impl Program {
+    /// Prepares a pruned graph: makes the kernels and lays out the edges.
+    ///
+    /// # Errors
+    /// `UNIMPLEMENTED` naming the op that has no kernel, what kernels' constructors return (with the node's name), and
+    /// `INVALID_ARGUMENT` for loops that are not well formed.
+    pub fn build(graph: &Graph, registry: &Registry, device: &Arc<Device>, cache: &KernelCache) -> Result<Program> {
+        Builder::new(graph, registry, device, cache)?.build()
+    }
+
+    /// Where tensors enter.
+    pub fn feeds(&self) -> &[Port] {
+        &self.feeds
+    }
+
+    /// Where tensors leave.
+    pub fn fetches(&self) -> &[Port] {
+        &self.fetches
+    }
+
+    pub(crate) fn feed_node(&self, feed: usize) -> Option<&ProgramNode> {
+        self.feed_nodes.get(feed).and_then(|&n| self.nodes.get(n as usize))
+    }
+
+    /// Nanoseconds that a run takes, as far as is known.
+    pub(crate) fn cost(&self) -> Option<u64> {
+        Some(self.cost.load(Relaxed)).filter(|&cost| cost > 0)
+    }
+
+    pub(crate) fn note_cost(&self, nanoseconds: u64) {
+        let before = self.cost.load(Relaxed);
+        let next = if before == 0 { nanoseconds } else { before - before / 4 + nanoseconds / 4 };
+        self.cost.store(next.max(1), Relaxed);
+    }
+
+    /// Whether the next run should time its nodes: the first few, then one now and then, as the clock costs more than a small op.
+    pub(crate) fn should_measure(&self) -> bool {
+        let run = self.runs.fetch_add(1, Relaxed);
+        run < 3 || run.is_multiple_of(128)
+    }
+}
+
+struct Builder<'a> {
+    graph: &'a Graph,
+    registry: &'a Registry,
+    device: &'a Arc<Device>,
+    cache: &'a KernelCache,
+    map: FrameMap,
+    frames: Vec<FrameInfo>,
+    feeds: Vec<Port>,
+    fetches: Vec<Port>,
+    feed_nodes: Vec<u32>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(graph: &'a Graph, registry: &'a Registry, device: &'a Arc<Device>, cache: &'a KernelCache) -> Result<Self> {
+        let map = frames(graph)?;
+        let frames = map
+            .frames
+            .iter()
+            .map(|frame| FrameInfo {
+                initial: Vec::new(),
+                slots: 0,
+                enters: 0,
+                parallel_iterations: frame.parallel_iterations.max(1) as usize,
+                slabs: Mutex::new(Vec::new()),
+            })
+            .collect();
+        let (feeds, fetches, feed_nodes) = Default::default();
+        Ok(Builder { graph, registry, device, cache, map, frames, feeds, fetches, feed_nodes })
+    }
+
+    fn build(mut self) -> Result<Program> {
+        let mut nodes = Vec::with_capacity(self.graph.len());
+        for (id, node) in self.graph.nodes() {
+            nodes.push(self.node(id, node).map_err(|error| error.at_node(&node.name))?);
+        }
+        let (data_edges, control_edges) = self.edges(&mut nodes);
+        let roots = self
+            .graph
+            .nodes()
+            .filter(|(_, node)| node.inputs.is_empty() && node.control_inputs.is_empty())
+            .map(|(id, _)| id.0)
+            .collect();
+        Ok(Program {
+            nodes,
+            data_edges,
+            control_edges,
+            frames: self.frames,
+            roots,
+            device: self.device.clone(),
+            feeds: self.feeds,
+            fetches: self.fetches,
+            feed_nodes: self.feed_nodes,
+            cost: AtomicU64::new(0),
+            runs: AtomicU32::new(0),
+        })
+    }
+
+    fn node(&mut self, id: NodeId, node: &Node) -> Result<ProgramNode> {
+        let action = self.action(id, node)?;
+        let flow = node.op.flow;
+        let frame = self.map.of(id).0;
+        let enters = self.map.enter(id).map(|enter| (enter.frame.0, enter.is_constant));
+        if let Some((child, _)) = enters
+            && let Some(child) = self.frames.get_mut(child as usize)
+        {
+            child.enters += 1;
+        }
+        let info = self.frames.get_mut(frame as usize).ok_or_else(|| internal!("a node's frame does not exist"))?;
+        let count = |n: usize| u32::try_from(n).map_err(|_| invalid_argument!("A node has too many inputs"));
+        let (data, control) = (count(node.inputs.len())?, count(node.control_inputs.len())?);
+        let pending = if flow == Flow::Merge { control } else { data.saturating_add(control) };
+        let state = count(info.initial.len())?;
+        info.initial.push(NodeState { pending, dead: 0 });
+        let first = count(info.slots)?;
+        info.slots += node.inputs.len();
+        let gives_reference =
+            |e: &Endpoint| self.graph.node(e.node).output_types.get(e.slot as usize).is_some_and(|t| t.is_ref);
+        let has_references = node.inputs.iter().any(gives_reference);
+        Ok(ProgramNode {
+            info: Arc::new(NodeInfo {
+                name: node.name.clone(),
+                op: node.op.name.clone(),
+                input_types: node.input_types.as_slice().into(),
+                output_types: node.output_types.as_slice().into(),
+            }),
+            action,
+            flow,
+            state,
+            inputs: first..first + data,
+            data_edges: 0..0,
+            control_edges: 0..0,
+            outputs: count(node.output_types.len())?,
+            has_references,
+            allows_uninitialized: node.op.allows_uninitialized_input,
+            enters,
+            data_inputs: data,
+            input_names: if has_references { self.input_names(node) } else { Box::default() },
+            cost: AtomicU32::new(0),
+        })
+    }
+
+    fn input_names(&self, node: &Node) -> Box<[String]> {
+        let name = |endpoint: &Endpoint| {
+            let name = &self.graph.node(endpoint.node).name;
+            if endpoint.slot == 0 { name.to_string() } else { format!("{name}:{}", endpoint.slot) }
+        };
+        node.inputs.iter().map(name).collect()
+    }
+
+    fn action(&mut self, id: NodeId, node: &Node) -> Result<Action> {
+        let from_client = node.attrs.has("client_terminated") && node.attrs.bool("client_terminated")?;
+        match node.op.flow {
+            Flow::Recv if from_client => {
+                let name = node.attrs.str("tensor_name")?.to_owned();
+                self.feeds.push(Port { name, dtype: node.attrs.dtype("tensor_type")? });
+                self.feed_nodes.push(id.0);
+                Ok(Action::Feed(self.feeds.len() - 1))
+            }
+            Flow::Send if from_client => {
+                let name = node.attrs.str("tensor_name")?.to_owned();
+                self.fetches.push(Port { name, dtype: node.attrs.dtype("T")? });
+                Ok(Action::Fetch(self.fetches.len() - 1))
+            }
+            Flow::Recv | Flow::Send => {
+                Err(unimplemented_op!("Op {} is not implemented in graphmill between tasks", node.op.name))
+            }
+            _ => self.kernel(node).map(Action::Kernel),
+        }
+    }
+
+    fn kernel(&self, node: &Node) -> Result<Arc<AnyKernel>> {
+        let construction = Construction::new(node, self.device);
+        if !node.op.is_stateful {
+            return Ok(Arc::new(self.registry.build(&construction)?));
+        }
+        let mut kernels = self.cache.0.lock();
+        if let Some(kernel) = kernels.get(&node.name) {
+            return Ok(kernel.clone());
+        }
+        let kernel = Arc::new(self.registry.build(&construction)?);
+        kernels.insert(node.name.clone(), kernel.clone());
+        Ok(kernel)
+    }
+
+    fn edges(&self, nodes: &mut [ProgramNode]) -> (Vec<DataEdge>, Vec<ControlEdge>) {
+        let mut data: Vec<Vec<DataEdge>> = vec![Vec::new(); nodes.len()];
+        let mut control: Vec<Vec<ControlEdge>> = vec![Vec::new(); nodes.len()];
+        for (id, node) in self.graph.nodes() {
+            let first = nodes[id.index()].inputs.start;
+            for (slot, endpoint) in (first..).zip(&node.inputs) {
+                let edge = DataEdge { output: endpoint.slot, node: id.0, slot, last: false };
+                data[endpoint.node.index()].push(edge);
+            }
+            for source in &node.control_inputs {
+                control[source.index()].push(ControlEdge { node: id.0 });
+            }
+        }
+        let mut data_edges = Vec::new();
+        let mut control_edges = Vec::new();
+        for ((node, mut data), control) in nodes.iter_mut().zip(data).zip(control) {
+            data.sort_by_key(|edge| edge.output);
+            for i in 0..data.len() {
+                data[i].last = data.get(i + 1).is_none_or(|next| next.output != data[i].output);
+            }
+            node.data_edges = data_edges.len() as u32..(data_edges.len() + data.len()) as u32;
+            data_edges.extend(data);
+            node.control_edges = control_edges.len() as u32..(control_edges.len() + control.len()) as u32;
+            control_edges.extend(control);
+        }
+        (data_edges, control_edges)
+    }
+}

@@ -1,0 +1,409 @@
+//! One run of a program.
+
+use crate::executor::frame::FrameInstance;
+use crate::executor::program::{Action, Program, ProgramNode};
+use crate::executor::threads::Threads;
+use crate::{AnyKernel, AsyncContext, Context, Kernel, Outputs, Step, Value};
+use graphmill_tensor::{Result, Status, Tensor, failed_precondition, internal, invalid_argument};
+use parking_lot::Mutex;
+use smallvec::{SmallVec, smallvec};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// A program that takes less than this, in nanoseconds, runs on the thread that asks for it.
+const SHORT: u64 = 150_000;
+/// How long a run may keep the thread that asked for it, when it takes longer than was thought.
+const BORROWED_SLICE: Duration = Duration::from_millis(1);
+/// How long a run keeps an executor's thread while other work waits for one.
+const SLICE: Duration = Duration::from_millis(10);
+/// A node that costs more than this, in nanoseconds, is worth a hand-over.
+const WORTH_HANDING_OVER: u32 = 20_000;
+/// Nodes between looks at the clock.
+const NODES_PER_LOOK: u32 = 256;
+
+pub(crate) type Done = Box<dyn FnOnce(Result<Vec<Tensor>>) + Send>;
+
+/// A run that is under way.
+pub(crate) struct Run {
+    program: Arc<Program>,
+    step: Arc<Step>,
+    threads: Arc<Threads>,
+    state: Mutex<State>,
+    inbox: Mutex<Inbox>,
+}
+
+/// A node that is ready in an iteration of a frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Task {
+    pub node: u32,
+    pub frame: u32,
+    pub iteration: u64,
+    pub dead: bool,
+}
+
+struct Inbox {
+    completions: Vec<(Task, Result<Outputs>)>,
+    /// Whether a thread drives the run and will look into the inbox.
+    driven: bool,
+}
+
+/// What the driver works on.
+pub(crate) struct State {
+    pub ready: Vec<Task>,
+    pub frames: Vec<Option<FrameInstance>>,
+    /// Kernels that are out: handed over, or asynchronous.
+    in_flight: usize,
+    feeds: Vec<Value>,
+    fetches: Vec<Value>,
+    error: Option<Status>,
+    done: Option<Done>,
+    measure: bool,
+    busy: Duration,
+}
+
+impl Run {
+    pub fn start(threads: &Arc<Threads>, program: &Arc<Program>, step: Arc<Step>, feeds: Vec<Tensor>, done: Done) {
+        let root = FrameInstance {
+            info: 0,
+            parent: (0, 0),
+            iterations: std::iter::once(program.frames[0].take_slab()).collect(),
+            base: 0,
+            missing_enters: 0,
+            constants: Vec::new(),
+            next: Vec::new(),
+            dead_exits: Vec::new(),
+        };
+        let mut state = State {
+            ready: Vec::with_capacity(program.roots.len() + 16),
+            frames: vec![Some(root)],
+            in_flight: 0,
+            feeds: feeds.into_iter().map(Value::Tensor).collect(),
+            fetches: vec![Value::None; program.fetches().len()],
+            error: None,
+            done: Some(done),
+            measure: program.should_measure(),
+            busy: Duration::ZERO,
+        };
+        for &node in &program.roots {
+            state.make_ready(Task { node, frame: 0, iteration: 0, dead: false });
+        }
+        let run = Arc::new(Run {
+            program: program.clone(),
+            step,
+            threads: threads.clone(),
+            state: Mutex::new(state),
+            inbox: Mutex::new(Inbox { completions: Vec::new(), driven: true }),
+        });
+        if program.cost().is_some_and(|cost| cost < SHORT) {
+            run.drive(BORROWED_SLICE);
+        } else {
+            threads.spawn(move || run.drive(SLICE));
+        }
+    }
+
+    /// Works until the run ends, waits, or has used its slice of the thread.
+    fn drive(self: Arc<Self>, slice: Duration) {
+        let mut state = self.state.lock();
+        let started = Instant::now();
+        let mut nodes = 0u32;
+        loop {
+            while let Some(task) = state.ready.pop() {
+                if self.step.cancellation().is_cancelled() && state.error.is_none() {
+                    state.fail(self.cancel_reason());
+                    break;
+                }
+                self.process(&mut state, task);
+                nodes += 1;
+                if nodes.is_multiple_of(NODES_PER_LOOK) {
+                    if state.in_flight > 0 {
+                        self.take_completions(&mut state);
+                    }
+                    let elapsed = started.elapsed();
+                    if elapsed > slice && (slice < SLICE || self.threads.has_waiting()) {
+                        state.busy += elapsed;
+                        drop(state);
+                        let run = self.clone();
+                        return self.threads.spawn(move || run.drive(SLICE));
+                    }
+                }
+            }
+            let mut inbox = self.inbox.lock();
+            if inbox.completions.is_empty() {
+                if state.in_flight > 0 {
+                    inbox.driven = false;
+                    state.busy += started.elapsed();
+                    return;
+                }
+                drop(inbox);
+                state.busy += started.elapsed();
+                let outcome = self.finish(&mut state);
+                let done = state.done.take();
+                drop(state);
+                if let Some(done) = done {
+                    done(outcome);
+                }
+                return;
+            }
+            let completions = std::mem::take(&mut inbox.completions);
+            drop(inbox);
+            self.accept(&mut state, completions);
+        }
+    }
+
+    fn take_completions(&self, state: &mut State) {
+        let completions = std::mem::take(&mut self.inbox.lock().completions);
+        self.accept(state, completions);
+    }
+
+    fn accept(&self, state: &mut State, completions: Vec<(Task, Result<Outputs>)>) {
+        for (task, outcome) in completions {
+            state.in_flight -= 1;
+            self.settle(state, task, outcome);
+        }
+    }
+
+    /// Called by whoever ran a kernel elsewhere.
+    fn complete(self: Arc<Self>, task: Task, outcome: Result<Outputs>) {
+        let mut inbox = self.inbox.lock();
+        inbox.completions.push((task, outcome));
+        let drive = !std::mem::replace(&mut inbox.driven, true);
+        drop(inbox);
+        if drive {
+            // The completing thread may belong to anybody, a queue or a socket, so the run goes on on a thread of its own kind.
+            let run = self.clone();
+            self.threads.spawn(move || run.drive(SLICE));
+        }
+    }
+
+    fn cancel_reason(&self) -> Status {
+        let reason = self.step.cancellation().reason();
+        reason.unwrap_or_else(|| graphmill_tensor::cancelled!("Step was cancelled").derived())
+    }
+
+    fn process(self: &Arc<Self>, state: &mut State, task: Task) {
+        if state.error.is_some() {
+            return;
+        }
+        let program = &self.program;
+        let node = &program.nodes[task.node as usize];
+        if task.dead {
+            if let Action::Fetch(index) = node.action {
+                let name = &program.fetches()[index].name;
+                return state.fail(invalid_argument!("The tensor returned for {name} was not valid."));
+            }
+            return state.propagate(program, task, node, &mut []);
+        }
+        match &node.action {
+            Action::Feed(index) => {
+                let mut outputs: Outputs = smallvec![std::mem::take(&mut state.feeds[*index])];
+                state.propagate(program, task, node, &mut outputs);
+            }
+            Action::Fetch(index) => {
+                match state.inputs(task, node).and_then(|inputs| {
+                    dereference(node, inputs)?;
+                    Ok(inputs.first_mut().map(std::mem::take).unwrap_or_default())
+                }) {
+                    Ok(value) => state.fetches[*index] = value,
+                    Err(error) => return state.fail(error.at_node(&node.info.name)),
+                }
+                state.propagate(program, task, node, &mut []);
+            }
+            Action::Kernel(kernel) => match kernel.as_ref() {
+                AnyKernel::Sync(sync) => {
+                    let costly = node.cost.load(Relaxed) > WORTH_HANDING_OVER;
+                    if costly && !state.ready.is_empty() && self.threads.has_idle() {
+                        self.hand_over(state, task, node);
+                    } else {
+                        self.compute(state, task, node, sync.as_ref());
+                    }
+                }
+                AnyKernel::Async(kernel) => self.start_async(state, task, node, kernel.as_ref()),
+            },
+        }
+    }
+
+    fn compute(&self, state: &mut State, task: Task, node: &ProgramNode, kernel: &dyn Kernel) {
+        let measure = state.measure;
+        let mut outputs: Outputs = match node.outputs {
+            1 => smallvec![Value::None],
+            n => smallvec![Value::None; n as usize],
+        };
+        let outcome = state.inputs(task, node).and_then(|inputs| {
+            let outcome = self.call(node, kernel, inputs, &mut outputs, measure);
+            inputs.iter_mut().for_each(|value| *value = Value::None);
+            outcome
+        });
+        match outcome {
+            Ok(()) => state.propagate(&self.program, task, node, &mut outputs),
+            Err(error) => self.settle(state, task, Err(error)),
+        }
+    }
+
+    /// Calls a kernel on inputs that references have been taken out of; a panic becomes an error.
+    fn call(
+        &self,
+        node: &ProgramNode,
+        kernel: &dyn Kernel,
+        inputs: &mut [Value],
+        outputs: &mut [Value],
+        measure: bool,
+    ) -> Result<()> {
+        if node.has_references {
+            dereference(node, inputs)?;
+        }
+        let started = measure.then(Instant::now);
+        let mut ctx = Context::new(&node.info, &self.step, &self.program.device, inputs, outputs);
+        let outcome = catch_unwind(AssertUnwindSafe(|| kernel.compute(&mut ctx)));
+        if let Some(started) = started {
+            let cost = u32::try_from(started.elapsed().as_nanos()).unwrap_or(u32::MAX);
+            let before = node.cost.load(Relaxed);
+            node.cost.store(if before == 0 { cost } else { before / 2 + cost / 2 }, Relaxed);
+        }
+        outcome.unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
+    }
+
+    fn hand_over(self: &Arc<Self>, state: &mut State, task: Task, node: &ProgramNode) {
+        let mut inputs = match state.take_inputs(task, node) {
+            Ok(inputs) => inputs,
+            Err(error) => return self.settle(state, task, Err(error)),
+        };
+        state.in_flight += 1;
+        let run = self.clone();
+        let measure = state.measure;
+        self.threads.spawn(move || {
+            let program = run.program.clone();
+            let node = &program.nodes[task.node as usize];
+            let mut outputs: Outputs = smallvec![Value::None; node.outputs as usize];
+            let outcome = match &node.action {
+                Action::Kernel(kernel) => match kernel.as_ref() {
+                    AnyKernel::Sync(kernel) => run.call(node, kernel.as_ref(), &mut inputs, &mut outputs, measure),
+                    AnyKernel::Async(_) => Err(internal!("an asynchronous kernel was handed over")),
+                },
+                _ => Err(internal!("a node without a kernel was handed over")),
+            };
+            drop(inputs);
+            run.complete(task, outcome.map(|()| outputs));
+        });
+    }
+
+    fn start_async(
+        self: &Arc<Self>,
+        state: &mut State,
+        task: Task,
+        node: &ProgramNode,
+        kernel: &dyn crate::AsyncKernel,
+    ) {
+        let inputs = state.take_inputs(task, node).and_then(|mut inputs| {
+            if node.has_references {
+                dereference(node, &mut inputs)?;
+            }
+            Ok(inputs)
+        });
+        let inputs = match inputs {
+            Ok(inputs) => inputs,
+            Err(error) => return self.settle(state, task, Err(error)),
+        };
+        state.in_flight += 1;
+        let run = self.clone();
+        let ctx = AsyncContext::new(
+            node.info.clone(),
+            self.step.clone(),
+            self.program.device.clone(),
+            inputs,
+            move |outcome| run.complete(task, outcome),
+        );
+        // A panic drops the context, which completes it with an error.
+        let _ = catch_unwind(AssertUnwindSafe(|| kernel.start(ctx)));
+    }
+
+    /// Takes up the outcome of a node: passes outputs on, or fails the run.
+    fn settle(&self, state: &mut State, task: Task, outcome: Result<Outputs>) {
+        let node = &self.program.nodes[task.node as usize];
+        match outcome {
+            Ok(mut outputs) if state.error.is_none() => {
+                outputs.resize(node.outputs as usize, Value::None);
+                state.propagate(&self.program, task, node, &mut outputs);
+            }
+            Ok(_) => {}
+            Err(error) => {
+                if state.error.is_none() {
+                    let reason = self.step.cancellation().reason();
+                    // What fails in a cancelled step fails because of that.
+                    state.fail(reason.unwrap_or_else(|| error.at_node(&node.info.name)));
+                }
+                let derived = graphmill_tensor::cancelled!("The step failed").derived();
+                self.step.cancellation().cancel(derived);
+            }
+        }
+    }
+
+    fn finish(&self, state: &mut State) -> Result<Vec<Tensor>> {
+        for frame in state.frames.drain(..).flatten() {
+            let info = &self.program.frames[frame.info as usize];
+            frame.iterations.into_iter().for_each(|slab| info.give_back(slab));
+        }
+        if let Some(error) = state.error.take() {
+            return Err(error);
+        }
+        self.program.note_cost(u64::try_from(state.busy.as_nanos()).unwrap_or(u64::MAX));
+        let ports = self.program.fetches();
+        let values = std::mem::take(&mut state.fetches);
+        values
+            .into_iter()
+            .zip(ports)
+            .map(|(value, port)| match value {
+                Value::Tensor(tensor) => Ok(tensor),
+                _ => Err(internal!("The fetched value {} was never computed", port.name)),
+            })
+            .collect()
+    }
+}
+
+impl State {
+    /// Records the first error and forgets all work that has not begun.
+    pub fn fail(&mut self, error: Status) {
+        self.error.get_or_insert(error);
+        self.ready.clear();
+    }
+
+    fn inputs(&mut self, task: Task, node: &ProgramNode) -> Result<&mut [Value]> {
+        let frame = self.frames.get_mut(task.frame as usize).and_then(Option::as_mut);
+        let iteration = frame.and_then(|frame| frame.iteration(task.iteration));
+        let range = node.inputs.start as usize..node.inputs.end as usize;
+        iteration
+            .and_then(|i| i.values.get_mut(range))
+            .ok_or_else(|| internal!("a node runs in an iteration that has ended"))
+    }
+
+    fn take_inputs(&mut self, task: Task, node: &ProgramNode) -> Result<SmallVec<[Value; 4]>> {
+        Ok(self.inputs(task, node)?.iter_mut().map(std::mem::take).collect())
+    }
+}
+
+/// Replaces references by what their variables hold, where the op does not ask for a reference.
+fn dereference(node: &ProgramNode, inputs: &mut [Value]) -> Result<()> {
+    for (i, input) in inputs.iter_mut().enumerate() {
+        let Value::Ref(variable) = input else { continue };
+        let wants_reference = node.info.input_types.get(i).is_some_and(|t| t.is_ref);
+        if wants_reference && node.allows_uninitialized {
+            continue;
+        }
+        let Some(tensor) = variable.read() else {
+            let name = node.input_names.get(i).map_or("", String::as_str);
+            return Err(failed_precondition!("Attempting to use uninitialized value {name}"));
+        };
+        if !wants_reference {
+            *input = Value::Tensor(tensor);
+        }
+    }
+    Ok(())
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Status {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason given");
+    tracing::error!(reason = text, "a kernel panicked");
+    internal!("The kernel panicked: {text}")
+}

@@ -1,0 +1,137 @@
+//! Running one kernel alone, for tests of kernels.
+
+use crate::{AnyKernel, Construction, Context, Device, IntraOpPool, NodeInfo, Outputs, Registry, Step, Value};
+use graphmill_graph::{Graph, NodeId};
+use graphmill_tensor::{DType, Result, Tensor, internal};
+use graphmill_wire::tensorflow::{AttrValue, GraphDef, NodeDef, VersionDef, attr_value};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// One op with attributes, run on tensors: `OpRun::new("MatMul").attr_type("T", DType::Float).run(&registry, vec![a, b])`.
+pub struct OpRun {
+    op: String,
+    attrs: BTreeMap<String, AttrValue>,
+}
+
+impl OpRun {
+    /// The op without attributes; defaults are filled in.
+    pub fn new(op: &str) -> OpRun {
+        OpRun { op: op.to_owned(), attrs: BTreeMap::new() }
+    }
+
+    /// Sets an attribute.
+    pub fn attr(mut self, name: &str, value: attr_value::Value) -> OpRun {
+        self.attrs.insert(name.to_owned(), AttrValue { value: Some(value) });
+        self
+    }
+
+    /// Sets a type attribute.
+    pub fn attr_type(self, name: &str, dtype: DType) -> OpRun {
+        self.attr(name, attr_value::Value::Type(dtype.number()))
+    }
+
+    /// Sets an integer attribute.
+    pub fn attr_int(self, name: &str, value: i64) -> OpRun {
+        self.attr(name, attr_value::Value::I(value))
+    }
+
+    /// Sets a truth value.
+    pub fn attr_bool(self, name: &str, value: bool) -> OpRun {
+        self.attr(name, attr_value::Value::B(value))
+    }
+
+    /// Sets a float.
+    pub fn attr_float(self, name: &str, value: f32) -> OpRun {
+        self.attr(name, attr_value::Value::F(value))
+    }
+
+    /// Sets a string.
+    pub fn attr_str(self, name: &str, value: &str) -> OpRun {
+        self.attr(name, attr_value::Value::S(value.to_owned().into_bytes().into()))
+    }
+
+    /// Sets a list of integers.
+    pub fn attr_ints(self, name: &str, values: &[i64]) -> OpRun {
+        let list = attr_value::ListValue { i: values.to_vec(), ..Default::default() };
+        self.attr(name, attr_value::Value::List(Box::new(list)))
+    }
+
+    /// Sets a list of types.
+    pub fn attr_types(self, name: &str, values: &[DType]) -> OpRun {
+        let list = attr_value::ListValue { r#type: values.iter().map(|d| d.number()).collect(), ..Default::default() };
+        self.attr(name, attr_value::Value::List(Box::new(list)))
+    }
+
+    /// Validates the one-op graph, makes the kernel and runs it.
+    ///
+    /// # Errors
+    /// What validation, construction or the kernel return.
+    pub fn run(&self, registry: &Registry, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
+        let outputs = self.run_values(registry, inputs.into_iter().map(Value::Tensor).collect())?;
+        outputs.into_iter().map(|value| value.snapshot()).collect()
+    }
+
+    /// As [`OpRun::run`], with inputs and outputs that may be references or absent.
+    ///
+    /// # Errors
+    /// As [`OpRun::run`].
+    pub fn run_values(&self, registry: &Registry, mut inputs: Vec<Value>) -> Result<Outputs> {
+        let device = Arc::new(Device::cpu("/job:localhost/replica:0/task:0", "localhost", 0, 1, IntraOpPool::new(2)));
+        let graph = self.graph(&inputs)?;
+        let id = graph.find("op").ok_or_else(|| internal!("the op is not in its graph"))?;
+        run_node(registry, &device, &graph, id, &mut inputs)
+    }
+
+    fn graph(&self, inputs: &[Value]) -> Result<Graph> {
+        let mut nodes = Vec::new();
+        for (i, input) in inputs.iter().enumerate() {
+            let (op, dtype) = match input {
+                Value::Ref(variable) => ("VariableV2", variable.dtype()),
+                Value::Tensor(tensor) => ("Placeholder", tensor.dtype()),
+                Value::None => ("Placeholder", DType::Float),
+            };
+            let dtype_attr = AttrValue { value: Some(attr_value::Value::Type(dtype.number())) };
+            let shape = AttrValue { value: Some(attr_value::Value::Shape(Default::default())) };
+            nodes.push(NodeDef {
+                name: format!("input{i}"),
+                op: op.to_owned(),
+                attr: [("dtype".to_owned(), dtype_attr), ("shape".to_owned(), shape)].into(),
+                ..Default::default()
+            });
+        }
+        nodes.push(NodeDef {
+            name: "op".to_owned(),
+            op: self.op.clone(),
+            input: (0..inputs.len()).map(|i| format!("input{i}")).collect(),
+            attr: self.attrs.clone(),
+            ..Default::default()
+        });
+        let versions = Some(VersionDef { producer: 2474, ..Default::default() });
+        Graph::from_def(&GraphDef { node: nodes, versions, ..Default::default() })
+    }
+}
+
+fn run_node(
+    registry: &Registry,
+    device: &Arc<Device>,
+    graph: &Graph,
+    id: NodeId,
+    inputs: &mut [Value],
+) -> Result<Outputs> {
+    let node = graph.node(id);
+    let info = NodeInfo {
+        name: node.name.clone(),
+        op: node.op.name.clone(),
+        input_types: node.input_types.as_slice().into(),
+        output_types: node.output_types.as_slice().into(),
+    };
+    let step = Arc::new(Step::new(1));
+    match registry.build(&Construction::new(node, device))? {
+        AnyKernel::Sync(kernel) => {
+            let mut outputs: Outputs = smallvec::smallvec![Value::None; info.output_types.len()];
+            kernel.compute(&mut Context::new(&info, &step, device, inputs, &mut outputs))?;
+            Ok(outputs)
+        }
+        AnyKernel::Async(_) => Err(internal!("an asynchronous kernel needs an executor")),
+    }
+}
