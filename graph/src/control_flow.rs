@@ -92,8 +92,8 @@ impl FrameMap {
 /// Finds the frame of each node, walking from nodes without inputs along the edges.
 ///
 /// # Errors
-/// With TensorFlow's texts: `INVALID_ARGUMENT` for a node whose inputs are in different frames, an `Enter` without a frame name, a
-/// frame with two `LoopCond`s, and fewer than one parallel iteration; `INTERNAL` for one frame name in two parent frames.
+/// With TensorFlow's texts: `INVALID_ARGUMENT` for a node whose inputs are in different frames, an `Enter` without a frame name,
+/// an `Exit` outside of loops, and a frame with two `LoopCond`s; `INTERNAL` for one frame name in two parent frames.
 pub fn frames(graph: &Graph) -> Result<FrameMap> {
     let root = Frame {
         name: Arc::from(""),
@@ -104,7 +104,8 @@ pub fn frames(graph: &Graph) -> Result<FrameMap> {
         loop_cond: None,
     };
     let mut map = FrameMap { frames: vec![root], of: vec![FrameId::ROOT; graph.len()], enters: HashMap::new() };
-    if !graph.nodes().any(|(_, node)| node.op.flow == Flow::Enter) {
+    let is_frame_op = |node: &Node| matches!(node.op.flow, Flow::Enter | Flow::Exit | Flow::LoopCond);
+    if !graph.nodes().any(|(_, node)| is_frame_op(node)) {
         return Ok(map);
     }
     let consumers = graph.consumers();
@@ -183,12 +184,8 @@ impl FrameMap {
                 entered
             }
             None => {
-                let parallel = node.attrs.int("parallel_iterations")?;
-                if parallel < 1 {
-                    return Err(
-                        invalid_argument!("parallel_iterations must be positive, not {parallel}").at_node(&node.name)
-                    );
-                }
+                // TensorFlow lets any number pass; with none at a time a loop could not run.
+                let parallel = node.attrs.int("parallel_iterations")?.max(1);
                 let name: Arc<str> = Arc::from(name);
                 // There are fewer frames than nodes, whose ids fit.
                 let entered = FrameId(self.frames.len() as u32);
@@ -214,6 +211,11 @@ impl FrameMap {
         for (id, node) in graph.nodes() {
             let frame = self.of(id);
             match node.op.flow {
+                Flow::Exit if frame == FrameId::ROOT => {
+                    return Err(
+                        invalid_argument!("Invalid Exit op: Cannot find a corresponding Enter op.").at_node(&node.name)
+                    );
+                }
                 Flow::Exit => self.frames[frame.index()].exits.push(id),
                 Flow::LoopCond => {
                     let frame = &mut self.frames[frame.index()];

@@ -119,8 +119,11 @@ impl Graph {
                 validate::check_edge(source, endpoint.slot, node, input)?;
             }
         }
+        if !options.allow_internal_names {
+            nodes.iter().try_for_each(|node| check_called(functions, node))?;
+        }
         if may_cycle {
-            check_cycles(&nodes, offset)?;
+            check_cycles(self, &nodes)?;
         }
 
         if self.is_empty() {
@@ -173,12 +176,13 @@ impl Graph {
         let node = &nodes[at];
         let mut edges = Edges::default();
         let mut seen_control = false;
+        let mut back_edges = 0;
         for name in names {
             let EndpointName { node: source, slot } = EndpointName::parse(name);
             let Some(&id) = index.get(source).or_else(|| self.by_name.get(source)) else {
                 return Err(invalid_argument!("Node '{}': Unknown input node '{name}'", node.name));
             };
-            let later = id.index().checked_sub(self.len()).filter(|&source| source >= at);
+            let later = id.index() >= self.len() + at;
             match slot {
                 Some(slot) => {
                     if seen_control {
@@ -188,17 +192,25 @@ impl Graph {
                         ));
                     }
                     edges.inputs.push(Endpoint { node: id, slot });
-                    let back_edge =
-                        |source: usize| node.op.flow == Flow::Merge && nodes[source].op.flow == Flow::NextIteration;
-                    edges.forward |= later.is_some_and(|source| !back_edge(source));
+                    let source = match id.index().checked_sub(self.len()) {
+                        Some(source) => &nodes[source],
+                        None => &**self.node(id),
+                    };
+                    if leads_back(source, node) {
+                        back_edges += 1;
+                    } else {
+                        edges.forward |= later;
+                    }
                 }
                 None => {
                     seen_control = true;
                     edges.control.push(id);
-                    edges.forward |= later.is_some();
+                    edges.forward |= later;
                 }
             }
         }
+        // A merge that only back edges reach waits for itself.
+        edges.forward |= back_edges > 0 && back_edges == edges.inputs.len();
         if edges.control.len() > 1 {
             let mut seen = HashSet::with_capacity(edges.control.len());
             edges.control.retain(|id| seen.insert(*id));
@@ -208,6 +220,23 @@ impl Graph {
         }
         Ok(edges)
     }
+}
+
+/// Checks that the function of a plain call exists. Other callers fail when they run: their branch may never be taken.
+fn check_called(functions: &FunctionLibrary, node: &Node) -> Result<()> {
+    if !matches!(&*node.op.name, "PartitionedCall" | "StatefulPartitionedCall") {
+        return Ok(());
+    }
+    let name = &node.attrs.func("f")?.name;
+    match functions.get(name) {
+        Some(_) => Ok(()),
+        None => Err(invalid_argument!("Failed to find function \"{name}\" in function library").at_node(&node.name)),
+    }
+}
+
+/// Whether an edge leads back to the start of a loop.
+fn leads_back(source: &Node, target: &Node) -> bool {
+    target.op.flow == Flow::Merge && source.op.flow == Flow::NextIteration
 }
 
 /// Where a node's edges come from.
@@ -368,16 +397,27 @@ fn index_names(nodes: &[Node], offset: usize, options: ImportOptions) -> Result<
     Ok(index)
 }
 
-/// Checks that new nodes can be put in an order; edges from `NextIteration` to `Merge` aside, which make loops.
-fn check_cycles(nodes: &[Node], offset: usize) -> Result<()> {
-    let local = |id: NodeId| id.index().checked_sub(offset);
+/// Checks that new nodes can be put in an order; edges that lead back to the start of a loop aside.
+fn check_cycles(graph: &Graph, nodes: &[Node]) -> Result<()> {
+    let local = |id: NodeId| id.index().checked_sub(graph.len());
     let mut pending = vec![0usize; nodes.len()];
     let mut consumers: Vec<SmallVec<[usize; 4]>> = vec![SmallVec::new(); nodes.len()];
     for (at, node) in nodes.iter().enumerate() {
-        let data = node.inputs.iter().filter_map(|input| local(input.node));
-        let data = data.filter(|&s| !(node.op.flow == Flow::Merge && nodes[s].op.flow == Flow::NextIteration));
-        for source in data.chain(node.control_inputs.iter().filter_map(|&id| local(id))) {
+        let mut back_edges = 0;
+        for input in &node.inputs {
+            let source = local(input.node);
+            if leads_back(source.map_or_else(|| &**graph.node(input.node), |source| &nodes[source]), node) {
+                back_edges += 1;
+            } else if let Some(source) = source {
+                consumers[source].push(at);
+                pending[at] += 1;
+            }
+        }
+        for source in node.control_inputs.iter().filter_map(|&id| local(id)) {
             consumers[source].push(at);
+            pending[at] += 1;
+        }
+        if back_edges > 0 && back_edges == node.inputs.len() {
             pending[at] += 1;
         }
     }

@@ -77,23 +77,19 @@ pub fn prune(graph: &Graph, signature: &Signature, client: &ClientDevice) -> Res
 }
 
 fn find_feed(graph: &Graph, name: &str) -> Result<Endpoint> {
-    let EndpointName { node, slot: Some(slot) } = EndpointName::parse(name) else {
-        return Err(not_found!("FeedInputs: unable to find feed output {name}"));
-    };
+    let EndpointName { node, slot } = EndpointName::parse(name);
     let Some(id) = graph.find(node) else {
         return Err(not_found!("FeedInputs: unable to find feed output {name}"));
     };
     let outputs = graph.node(id).output_types.len();
-    if slot as usize >= outputs {
-        return Err(invalid_argument!("FeedInputs: {name} should have output index < {outputs}"));
+    match slot {
+        Some(slot) if (slot as usize) < outputs => Ok(Endpoint { node: id, slot }),
+        _ => Err(invalid_argument!("FeedInputs: {name} should have output index < {outputs}")),
     }
-    Ok(Endpoint { node: id, slot })
 }
 
 fn find_fetch(graph: &Graph, name: &str) -> Result<Endpoint> {
-    let EndpointName { node, slot: Some(slot) } = EndpointName::parse(name) else {
-        return Err(not_found!("FetchOutputs node {name}: not found"));
-    };
+    let EndpointName { node, slot } = EndpointName::parse(name);
     let Some(id) = graph.find(node) else {
         return Err(not_found!("FetchOutputs node {name}: not found"));
     };
@@ -104,10 +100,10 @@ fn find_fetch(graph: &Graph, name: &str) -> Result<Endpoint> {
              an argument to the 'target_node_names' argument of the Session::Run API."
         ));
     }
-    if slot as usize >= outputs {
-        return Err(invalid_argument!("FetchOutputs {name}: output index too large, must be < {outputs}"));
+    match slot {
+        Some(slot) if (slot as usize) < outputs => Ok(Endpoint { node: id, slot }),
+        _ => Err(invalid_argument!("FetchOutputs {name}: output index too large, must be < {outputs}")),
     }
-    Ok(Endpoint { node: id, slot })
 }
 
 fn find_targets(graph: &Graph, names: &[String]) -> Result<Vec<NodeId>> {
