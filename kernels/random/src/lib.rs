@@ -1,0 +1,22 @@
+//! Random number kernels. For a seed they give TensorFlow's numbers bit for bit, whatever the number of threads.
+//!
+//! Every op draws from a Philox stream; how many words a value takes, and how far an execution moves the stream, is part of what
+//! makes two implementations agree. Logarithms, sines and cosines come from the C library, as TensorFlow's do.
+
+mod distribution;
+mod fill;
+mod multinomial;
+mod philox;
+mod shuffle;
+mod stateful;
+mod stateless;
+
+use graphmill_runtime::Registry;
+
+/// Registers the kernels of this family.
+pub fn register(registry: &mut Registry) {
+    stateful::register(registry);
+    shuffle::register(registry);
+    multinomial::register(registry);
+    stateless::register(registry);
+}
