@@ -107,6 +107,11 @@ impl Broadcast {
         self.dims.len() == 1 && self.strides[i][0] == 0
     }
 
+    /// The number of dimensions behind the merging of neighbours that behave alike.
+    pub fn merged_rank(&self) -> usize {
+        self.dims.len()
+    }
+
     /// Elements in a full innermost run.
     pub fn run_length(&self) -> usize {
         self.dims.last().copied().unwrap_or(1)
