@@ -1,0 +1,25 @@
+//! Kernels for variables: making, reading and assigning them, changes of single rows, and the optimisers.
+//!
+//! A variable comes as a reference (`VariableV2` and the ops that pass its reference on) or as a resource that a handle names
+//! (`VarHandleOp`). Both are a [`graphmill_runtime::Variable`], so that one kernel serves both forms of an op.
+
+mod access;
+mod assign;
+mod count;
+mod handle;
+mod naming;
+mod number;
+mod reference;
+mod resource;
+mod types;
+
+use graphmill_runtime::Registry;
+
+/// Registers the kernels of this family.
+pub fn register(registry: &mut Registry) {
+    reference::register(registry);
+    handle::register(registry);
+    resource::register(registry);
+    assign::register(registry);
+    count::register(registry);
+}
