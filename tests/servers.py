@@ -1,9 +1,9 @@
 """Server tasks as child processes, TensorFlow's own and graphmill's behind one class."""
 
-import ctypes
 import os
 import pathlib
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,7 +16,6 @@ TENSORFLOW = "tensorflow"
 """Given instead of a path to a binary, this name stands for TensorFlow's own server."""
 
 READY_SECONDS = 120
-_libc = ctypes.CDLL(None)
 
 
 def default_binary():
@@ -30,8 +29,10 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def _die_with_parent():
-    _libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+def _with_parent(argv):
+    """`argv`, made to end with this process where the system offers that without code between fork and exec."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL", *argv] if setpriv else argv
 
 
 class Server:
@@ -57,13 +58,12 @@ class Server:
             argv = [self.binary, "serve", *flags]
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            argv,
+            _with_parent(argv),
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self.log,
             env={**os.environ, **self.env},
-            preexec_fn=_die_with_parent,
         )
         self._wait_ready()
 

@@ -148,7 +148,7 @@ def _as_list(value):
 
 
 def _text(pairs):
-    return ",".join(f"{key}={value}" for key, value in pairs.items())
+    return ",".join(f"{key}={getattr(value, 'text', value)}" for key, value in pairs.items())
 
 
 def _caller():
