@@ -1,0 +1,135 @@
+//! Tensors in another element type or memory layout, for kernels that are written for one of them.
+
+use graphmill_runtime::Context;
+use graphmill_tensor::{DType, Element, Result, Shape, Status, Tensor, bf16, f16, internal};
+use std::ops::Range;
+use std::sync::OnceLock;
+
+/// A half-precision element, which is computed with as `f32`.
+pub(crate) trait Half: Element {
+    /// Exact.
+    fn to_f32(self) -> f32;
+    /// The nearest value.
+    fn from_f32(value: f32) -> Self;
+}
+
+impl Half for f16 {
+    fn to_f32(self) -> f32 {
+        f16::to_f32(self)
+    }
+    fn from_f32(value: f32) -> Self {
+        f16::from_f32(value)
+    }
+}
+
+impl Half for bf16 {
+    fn to_f32(self) -> f32 {
+        bf16::to_f32(self)
+    }
+    fn from_f32(value: f32) -> Self {
+        bf16::from_f32(value)
+    }
+}
+
+/// The elements of a half-precision tensor as `f32`.
+pub(crate) fn widened(ctx: &Context<'_>, tensor: &Tensor) -> Result<Tensor> {
+    fn widen<T: Half>(ctx: &Context<'_>, tensor: &Tensor) -> Result<Tensor> {
+        let source = tensor.as_slice::<T>()?;
+        let mut wide = Tensor::alloc(DType::Float, tensor.shape().clone())?;
+        ctx.parallel_chunks(wide.as_mut_slice::<f32>()?, 1, 0.5, |range, part| {
+            part.iter_mut().zip(&source[range]).for_each(|(w, s)| *w = s.to_f32());
+        });
+        Ok(wide)
+    }
+    match tensor.dtype() {
+        DType::Half => widen::<f16>(ctx, tensor),
+        DType::BFloat16 => widen::<bf16>(ctx, tensor),
+        other => Err(internal!("{other} is not a half-precision type")),
+    }
+}
+
+/// `f32` elements rounded to a half-precision type.
+pub(crate) fn narrowed(ctx: &Context<'_>, wide: &Tensor, dtype: DType) -> Result<Tensor> {
+    fn narrow<T: Half>(ctx: &Context<'_>, wide: &Tensor) -> Result<Tensor> {
+        let source = wide.as_slice::<f32>()?;
+        let mut tensor = Tensor::alloc(T::DTYPE, wide.shape().clone())?;
+        ctx.parallel_chunks(tensor.as_mut_slice::<T>()?, 1, 0.5, |range, part| {
+            part.iter_mut().zip(&source[range]).for_each(|(t, w)| *t = T::from_f32(*w));
+        });
+        Ok(tensor)
+    }
+    match dtype {
+        DType::Half => narrow::<f16>(ctx, wide),
+        DType::BFloat16 => narrow::<bf16>(ctx, wide),
+        other => Err(internal!("{other} is not a half-precision type")),
+    }
+}
+
+/// A copy with the channels last, of a 4-D tensor with the channels second.
+pub(crate) fn channels_last<T: Element>(ctx: &Context<'_>, tensor: &Tensor) -> Result<Tensor> {
+    let shape = tensor.shape();
+    let (batch, channels, rows, cols) = (shape.dim(0), shape.dim(1), shape.dim(2), shape.dim(3));
+    let to = Shape::from_dims(&[batch, rows, cols, channels])?;
+    transposed::<T>(ctx, tensor, to, channels, rows * cols)
+}
+
+/// A copy with the channels second, of a 4-D tensor with the channels last.
+pub(crate) fn channels_second<T: Element>(ctx: &Context<'_>, tensor: &Tensor) -> Result<Tensor> {
+    let shape = tensor.shape();
+    let (batch, rows, cols, channels) = (shape.dim(0), shape.dim(1), shape.dim(2), shape.dim(3));
+    let to = Shape::from_dims(&[batch, channels, rows, cols])?;
+    transposed::<T>(ctx, tensor, to, rows * cols, channels)
+}
+
+/// Transposes each of the matrices `height` by `width` that the tensor consists of.
+fn transposed<T: Element>(
+    ctx: &Context<'_>,
+    tensor: &Tensor,
+    shape: Shape,
+    height: usize,
+    width: usize,
+) -> Result<Tensor> {
+    let mut target = Tensor::alloc(T::DTYPE, shape)?;
+    let source = tensor.as_slice::<T>()?;
+    ctx.parallel_chunks(target.as_mut_slice::<T>()?, height.max(1), height as f64, |range, part| {
+        for (line, out) in range.zip(part.chunks_exact_mut(height.max(1))) {
+            let (matrix, column) = (line / width, line % width);
+            let from = &source[matrix * height * width..];
+            out.iter_mut().enumerate().for_each(|(row, o)| *o = from[row * width + column]);
+        }
+    });
+    Ok(target)
+}
+
+/// [`Context::parallel_for`] with a body that can fail; one of the errors is returned.
+pub(crate) fn try_parallel_for(
+    ctx: &Context<'_>,
+    total: usize,
+    cost: f64,
+    body: impl Fn(Range<usize>) -> Result<()> + Sync,
+) -> Result<()> {
+    let failure = OnceLock::<Status>::new();
+    ctx.parallel_for(total, cost, |range| {
+        if let Err(status) = body(range) {
+            failure.get_or_init(|| status);
+        }
+    });
+    failure.into_inner().map_or(Ok(()), Err)
+}
+
+/// [`Context::parallel_chunks`] with a body that can fail; one of the errors is returned.
+pub(crate) fn try_parallel_chunks<T: Send>(
+    ctx: &Context<'_>,
+    data: &mut [T],
+    unit: usize,
+    cost: f64,
+    body: impl Fn(Range<usize>, &mut [T]) -> Result<()> + Sync,
+) -> Result<()> {
+    let failure = OnceLock::<Status>::new();
+    ctx.parallel_chunks(data, unit, cost, |range, part| {
+        if let Err(status) = body(range, part) {
+            failure.get_or_init(|| status);
+        }
+    });
+    failure.into_inner().map_or(Ok(()), Err)
+}

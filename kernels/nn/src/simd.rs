@@ -1,0 +1,174 @@
+//! Loops compiled for the vector instructions of the machine at hand, and functions that such loops can hold.
+#![allow(unsafe_code)]
+
+use graphmill_tensor::{Element, bf16, f16};
+
+/// The vector instructions that there are code paths for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Level {
+    /// What every machine of the target has.
+    Baseline,
+    /// 256-bit vectors and fused multiplication and addition.
+    Avx2,
+    /// 512-bit vectors.
+    Avx512,
+}
+
+/// What this machine has.
+pub(crate) fn level() -> Level {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // The standard library detects once and caches.
+        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        let avx512 = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        if avx2 && avx512 {
+            return Level::Avx512;
+        }
+        if avx2 && is_x86_feature_detected!("f16c") {
+            return Level::Avx2;
+        }
+    }
+    Level::Baseline
+}
+
+/// Runs a loop with the widest vectors there are. The body must be small enough to be inlined: it is compiled once for each
+/// level.
+#[inline]
+pub(crate) fn vectorized<R>(body: impl FnOnce() -> R) -> R {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+        fn avx512<R>(body: impl FnOnce() -> R) -> R {
+            body()
+        }
+        #[target_feature(enable = "avx2,fma,f16c")]
+        fn avx2<R>(body: impl FnOnce() -> R) -> R {
+            body()
+        }
+        match level() {
+            // SAFETY: the machine has these features (just detected).
+            Level::Avx512 => return unsafe { avx512(body) },
+            // SAFETY: as above.
+            Level::Avx2 => return unsafe { avx2(body) },
+            Level::Baseline => {}
+        }
+    }
+    body()
+}
+
+/// A real floating-point element and the type that it is computed with.
+pub(crate) trait Real: Element {
+    /// `f32` for half precision, else the type itself.
+    type Wide: Wide;
+    /// Exact.
+    fn widen(self) -> Self::Wide;
+    /// The nearest value.
+    fn narrow(wide: Self::Wide) -> Self;
+}
+
+/// A type to compute with.
+pub(crate) trait Wide: Element + num_traits::Float + num_traits::FloatConst + std::iter::Sum {
+    /// The nearest value.
+    fn of(value: f64) -> Self;
+    /// The exponential function, in a form that loops of it become vector instructions where that matters.
+    fn exponential(self) -> Self;
+}
+
+impl Wide for f64 {
+    #[inline(always)]
+    fn of(value: f64) -> f64 {
+        value
+    }
+    #[inline(always)]
+    fn exponential(self) -> f64 {
+        self.exp()
+    }
+}
+
+impl Wide for f32 {
+    #[inline(always)]
+    fn of(value: f64) -> f32 {
+        value as f32
+    }
+    #[inline(always)]
+    fn exponential(self) -> f32 {
+        exp(self)
+    }
+}
+
+macro_rules! real {
+    ($($t:ty => $wide:ty, |$x:ident| $widen:expr, |$w:ident| $narrow:expr;)*) => {$(
+        impl Real for $t {
+            type Wide = $wide;
+            #[inline(always)]
+            fn widen(self) -> $wide {
+                let $x = self;
+                $widen
+            }
+            #[inline(always)]
+            fn narrow($w: $wide) -> $t {
+                $narrow
+            }
+        }
+    )*};
+}
+
+real! {
+    f32 => f32, |x| x, |w| w;
+    f64 => f64, |x| x, |w| w;
+    f16 => f32, |x| x.to_f32(), |w| f16::from_f32(w);
+    bf16 => f32, |x| x.to_f32(), |w| bf16::from_f32(w);
+}
+
+/// `e^x` within 2 units in the last place; results below the smallest normal number become 0.
+///
+/// `x = n ln 2 + r`, and `e^r` by the polynomial of the Cephes library for `|r| <= ln 2 / 2`.
+#[inline(always)]
+pub(crate) fn exp(x: f32) -> f32 {
+    // ln 2 in two parts; the first has so few bits that its product with n is exact.
+    const LN2_HIGH: f32 = 0.693_359_4;
+    const LN2_LOW: f32 = -2.121_944_4e-4;
+    const LIMIT: f32 = 88.722_84;
+    let clamped = x.clamp(-87.336_54, LIMIT);
+    // Adding and subtracting 1.5 * 2^23 rounds to an integer.
+    const ROUND: f32 = 12_582_912.0;
+    let n = (clamped * std::f32::consts::LOG2_E + ROUND) - ROUND;
+    let r = (clamped - n * LN2_HIGH) - n * LN2_LOW;
+    let mut poly = 1.987_569_1e-4;
+    poly = poly * r + 1.398_199_9e-3;
+    poly = poly * r + 8.333_452e-3;
+    poly = poly * r + 4.166_579_6e-2;
+    poly = poly * r + 1.666_666_5e-1;
+    poly = poly * r + 5.000_000_1e-1;
+    let fraction = poly * r * r + r + 1.0;
+    // In two factors, since 2^n alone would overflow at n = 128.
+    let half = (n * 0.5) as i32;
+    let power = |e: i32| f32::from_bits(((e + 127) << 23) as u32);
+    let value = fraction * power(half) * power(n as i32 - half);
+    let value = if x < -87.336_54 { 0.0 } else { value };
+    let value = if x > LIMIT { f32::INFINITY } else { value };
+    if x.is_nan() { x } else { value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exponentials_are_near_and_ends_are_right() {
+        for i in -87_000..88_000 {
+            let x = i as f32 / 1000.0;
+            let exact = f64::from(x).exp();
+            assert!((f64::from(exp(x)) - exact).abs() <= exact * 1.5e-7, "{x}");
+        }
+        assert_eq!(exp(0.0), 1.0);
+        assert_eq!(exp(f32::INFINITY), f32::INFINITY);
+        assert_eq!(exp(f32::NEG_INFINITY), 0.0);
+        assert_eq!(exp(89.0), f32::INFINITY);
+        assert!(exp(88.7).is_finite());
+        assert!(exp(f32::NAN).is_nan());
+    }
+}
