@@ -1,0 +1,47 @@
+//! Gradients of elementwise ops, of the op's result `y` and the gradient `dy` of that result.
+
+use crate::complex::Part;
+use crate::number::Number;
+use graphmill_runtime::Registry;
+use graphmill_tensor::{Complex32, Complex64, bf16, f16};
+
+const PLAIN: f64 = 0.4;
+
+/// Where `dy` is 0 the gradient is 0, even if the derivative is infinite.
+#[inline(always)]
+fn guarded<T: Number>(dy: T, gradient: T) -> T {
+    if dy == T::ZERO { T::ZERO } else { gradient }
+}
+
+pub(crate) fn register(r: &mut Registry) {
+    binary!(r, Paired, "SigmoidGrad", PLAIN, map2, [f32, f64, f16, bf16, Complex32, Complex64], |y, dy| {
+        dy.times(y.times(rest(y)))
+    });
+    binary!(r, Paired, "TanhGrad", PLAIN, map2, [f32, f64, f16, bf16, Complex32, Complex64], |y, dy| {
+        dy.times(rest(y.times(y)))
+    });
+    binary!(r, Paired, "SqrtGrad", PLAIN, map2, floats, |y, dy| guarded(dy, 0.5 * dy / y));
+    binary!(r, Paired, "SqrtGrad", PLAIN, call2, [Complex32], |y, dy| guarded(dy, Part::divide(dy * 0.5, y.conj())));
+    binary!(r, Paired, "SqrtGrad", PLAIN, call2, [Complex64], |y, dy| guarded(dy, Part::divide(dy * 0.5, y.conj())));
+    binary!(r, Paired, "RsqrtGrad", PLAIN, map2, floats, |y, dy| guarded(dy, -0.5 * (dy * y) * (y * y)));
+    binary!(r, Paired, "RsqrtGrad", PLAIN, map2, [Complex32, Complex64], |y, dy| {
+        let y = y.conj();
+        guarded(dy, (dy * y) * (y * y) * -0.5)
+    });
+    binary!(r, Paired, "ReciprocalGrad", PLAIN, map2, floats, |y, dy| guarded(dy, -(y * y) * dy));
+    binary!(r, Paired, "ReciprocalGrad", PLAIN, map2, [Complex32, Complex64], |y, dy| inverse(y, dy));
+    binary!(r, Paired, "InvGrad", PLAIN, map2, floats, |y, dy| guarded(dy, -(y * y) * dy));
+    binary!(r, Paired, "InvGrad", PLAIN, map2, [Complex32, Complex64], |y, dy| inverse(y, dy));
+}
+
+#[inline(always)]
+fn inverse<T: Number + std::ops::Neg<Output = T>>(y: T, dy: T) -> T {
+    let y = y.conjugate();
+    guarded(dy, -(y.times(y).times(dy)))
+}
+
+/// `1 - x`.
+#[inline(always)]
+fn rest<T: Number>(x: T) -> T {
+    T::ONE.minus(x)
+}

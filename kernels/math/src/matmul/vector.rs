@@ -1,0 +1,126 @@
+//! Products of a vector and a matrix, which the speed of memory limits: each element of the matrix is read once.
+
+use super::product::{Matrix, Multiply};
+use crate::isa::{Vectorised, vectorised};
+use graphmill_runtime::Context;
+use std::borrow::Cow;
+
+/// Columns of the result that are computed together; they stay in the first-level cache.
+const STRIP: usize = 1024;
+/// Rows of the matrix that are added to a strip in one pass over it.
+const ROWS: usize = 8;
+/// Sums kept side by side in an inner product.
+const LANES: usize = 32;
+
+/// A vector of `length` elements times a matrix of as many rows.
+pub(crate) struct VectorProduct<'a, T: Clone> {
+    /// The vector.
+    pub vector: Cow<'a, [T]>,
+    /// The matrix.
+    pub matrix: Matrix<'a, T>,
+    /// The length of the sums.
+    pub length: usize,
+}
+
+/// Writes the product to `y`, whose length is the number of columns.
+pub(crate) fn vector_times_matrix<T: Multiply>(ctx: &Context<'_>, product: VectorProduct<'_, T>, y: &mut [T]) {
+    let VectorProduct { vector, matrix, length } = &product;
+    let cost = *length as f64 * size_of::<T>() as f64 / 20.0;
+    if matrix.row == 1 && matrix.column != 1 {
+        ctx.parallel_chunks(y, 1, cost, |range, part| {
+            for (j, y) in range.zip(part) {
+                let start = j * matrix.column;
+                let x = &matrix.data[start..start + length];
+                *y = vectorised(Dot { a: vector, b: x, conjugate: matrix.conjugate });
+            }
+        });
+        return;
+    }
+    ctx.parallel_chunks(y, 1, cost, |range, part| {
+        for (strip, y) in part.chunks_mut(STRIP).enumerate() {
+            let first = range.start + strip * STRIP;
+            y.fill(T::ZERO);
+            for (group, factors) in vector.chunks(ROWS).enumerate() {
+                let start = group * ROWS * matrix.row + first * matrix.column;
+                let rows = &matrix.data[start..];
+                vectorised(AddRows { factors, rows, stride: matrix.row, conjugate: matrix.conjugate, y });
+            }
+        }
+    });
+}
+
+struct Dot<'a, T> {
+    a: &'a [T],
+    b: &'a [T],
+    conjugate: bool,
+}
+
+impl<T: Multiply> Vectorised for Dot<'_, T> {
+    type Output = T;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> T {
+        let mut lanes = [T::ZERO; LANES];
+        let (a, b) = (self.a.chunks_exact(LANES), self.b.chunks_exact(LANES));
+        let rest = a.remainder().iter().zip(b.remainder());
+        if self.conjugate {
+            for (a, b) in a.zip(b) {
+                for ((lane, &a), &b) in lanes.iter_mut().zip(a).zip(b) {
+                    *lane = lane.plus(a.times(b.conjugate()));
+                }
+            }
+            for (lane, (&a, &b)) in lanes.iter_mut().zip(rest) {
+                *lane = lane.plus(a.times(b.conjugate()));
+            }
+        } else {
+            for (a, b) in a.zip(b) {
+                for ((lane, &a), &b) in lanes.iter_mut().zip(a).zip(b) {
+                    *lane = lane.plus(a.times(b));
+                }
+            }
+            for (lane, (&a, &b)) in lanes.iter_mut().zip(rest) {
+                *lane = lane.plus(a.times(b));
+            }
+        }
+        let mut width = LANES / 2;
+        while width > 0 {
+            for i in 0..width {
+                lanes[i] = lanes[i].plus(lanes[i + width]);
+            }
+            width /= 2;
+        }
+        lanes[0]
+    }
+}
+
+struct AddRows<'a, T> {
+    factors: &'a [T],
+    rows: &'a [T],
+    stride: usize,
+    conjugate: bool,
+    y: &'a mut [T],
+}
+
+impl<T: Multiply> Vectorised for AddRows<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let n = self.y.len();
+        let row = |i: usize| &self.rows[i * self.stride..i * self.stride + n];
+        if let (&[a, b, c, d, e, f, g, h], false) = (self.factors, self.conjugate) {
+            let (p, q, r, s, t, u, v, w) = (row(0), row(1), row(2), row(3), row(4), row(5), row(6), row(7));
+            for (i, y) in self.y.iter_mut().enumerate() {
+                let first = a.times(p[i]).plus(b.times(q[i])).plus(c.times(r[i]).plus(d.times(s[i])));
+                let second = e.times(t[i]).plus(f.times(u[i])).plus(g.times(v[i]).plus(h.times(w[i])));
+                *y = y.plus(first.plus(second));
+            }
+            return;
+        }
+        for (i, &factor) in self.factors.iter().enumerate() {
+            for (y, &x) in self.y.iter_mut().zip(row(i)) {
+                *y = y.plus(factor.times(if self.conjugate { x.conjugate() } else { x }));
+            }
+        }
+    }
+}
