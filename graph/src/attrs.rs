@@ -115,7 +115,6 @@ static EMPTY_LIST: ListValue = ListValue {
 /// of another type or malformed.
 impl Attrs {
     /// An element type.
-    #[allow(clippy::missing_errors_doc)]
     pub fn dtype(&self, name: &str) -> Result<DType> {
         match self.one(name, AttrKind::Type)? {
             Value::Type(number) => data_type(*number),
@@ -124,13 +123,11 @@ impl Attrs {
     }
 
     /// An element type as the type of a slot that carries values.
-    #[allow(clippy::missing_errors_doc)]
     pub fn slot_type(&self, name: &str) -> Result<SlotType> {
         self.dtype(name).map(SlotType::value)
     }
 
     /// An integer.
-    #[allow(clippy::missing_errors_doc)]
     pub fn int(&self, name: &str) -> Result<i64> {
         match self.one(name, AttrKind::Int)? {
             Value::I(value) => Ok(*value),
@@ -139,14 +136,12 @@ impl Attrs {
     }
 
     /// An integer that must fit 32 bits.
-    #[allow(clippy::missing_errors_doc)]
     pub fn int32(&self, name: &str) -> Result<i32> {
         let value = self.int(name)?;
         i32::try_from(value).map_err(|_| invalid_argument!("Attr {name} has value {value} out of range for an int32"))
     }
 
     /// A truth value.
-    #[allow(clippy::missing_errors_doc)]
     pub fn bool(&self, name: &str) -> Result<bool> {
         match self.one(name, AttrKind::Bool)? {
             Value::B(value) => Ok(*value),
@@ -155,7 +150,6 @@ impl Attrs {
     }
 
     /// A number.
-    #[allow(clippy::missing_errors_doc)]
     pub fn float(&self, name: &str) -> Result<f32> {
         match self.one(name, AttrKind::Float)? {
             Value::F(value) => Ok(*value),
@@ -164,7 +158,6 @@ impl Attrs {
     }
 
     /// Bytes.
-    #[allow(clippy::missing_errors_doc)]
     pub fn string(&self, name: &str) -> Result<&[u8]> {
         match self.one(name, AttrKind::String)? {
             Value::S(value) => Ok(value),
@@ -173,13 +166,11 @@ impl Attrs {
     }
 
     /// Bytes that must be text.
-    #[allow(clippy::missing_errors_doc)]
     pub fn str(&self, name: &str) -> Result<&str> {
         str::from_utf8(self.string(name)?).map_err(|_| invalid_argument!("Attr {name} is not valid UTF-8"))
     }
 
     /// A shape.
-    #[allow(clippy::missing_errors_doc)]
     pub fn shape(&self, name: &str) -> Result<PartialShape> {
         match self.one(name, AttrKind::Shape)? {
             Value::Shape(proto) => PartialShape::from_proto(proto),
@@ -188,7 +179,6 @@ impl Attrs {
     }
 
     /// A constant.
-    #[allow(clippy::missing_errors_doc)]
     pub fn tensor(&self, name: &str) -> Result<Tensor> {
         match self.one(name, AttrKind::Tensor)? {
             Value::Tensor(proto) => Tensor::from_proto(proto),
@@ -197,7 +187,6 @@ impl Attrs {
     }
 
     /// A function.
-    #[allow(clippy::missing_errors_doc)]
     pub fn func(&self, name: &str) -> Result<&NameAttrList> {
         match self.one(name, AttrKind::Func)? {
             Value::Func(value) => Ok(value),
@@ -206,49 +195,41 @@ impl Attrs {
     }
 
     /// A list of integers.
-    #[allow(clippy::missing_errors_doc)]
     pub fn int_list(&self, name: &str) -> Result<&[i64]> {
         Ok(&self.list(name, AttrKind::Int)?.i)
     }
 
     /// A list of element types.
-    #[allow(clippy::missing_errors_doc)]
     pub fn dtype_list(&self, name: &str) -> Result<Vec<DType>> {
         self.list(name, AttrKind::Type)?.r#type.iter().map(|&number| data_type(number)).collect()
     }
 
     /// A list of numbers.
-    #[allow(clippy::missing_errors_doc)]
     pub fn float_list(&self, name: &str) -> Result<&[f32]> {
         Ok(&self.list(name, AttrKind::Float)?.f)
     }
 
     /// A list of truth values.
-    #[allow(clippy::missing_errors_doc)]
     pub fn bool_list(&self, name: &str) -> Result<&[bool]> {
         Ok(&self.list(name, AttrKind::Bool)?.b)
     }
 
     /// A list of byte strings.
-    #[allow(clippy::missing_errors_doc)]
     pub fn string_list(&self, name: &str) -> Result<&[Bytes]> {
         Ok(&self.list(name, AttrKind::String)?.s)
     }
 
     /// A list of shapes.
-    #[allow(clippy::missing_errors_doc)]
     pub fn shape_list(&self, name: &str) -> Result<Vec<PartialShape>> {
         self.list(name, AttrKind::Shape)?.shape.iter().map(PartialShape::from_proto).collect()
     }
 
     /// A list of constants.
-    #[allow(clippy::missing_errors_doc)]
     pub fn tensor_list(&self, name: &str) -> Result<Vec<Tensor>> {
         self.list(name, AttrKind::Tensor)?.tensor.iter().map(Tensor::from_proto).collect()
     }
 
     /// A list of functions.
-    #[allow(clippy::missing_errors_doc)]
     pub fn func_list(&self, name: &str) -> Result<&[NameAttrList]> {
         Ok(&self.list(name, AttrKind::Func)?.func)
     }

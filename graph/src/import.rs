@@ -79,10 +79,7 @@ impl Graph {
             None => None,
         };
         let functions = library.as_ref().unwrap_or(&self.library);
-        let new_names: HashSet<&str> = defs.iter().map(|def| def.name.as_str()).collect();
-        if !self.is_empty() {
-            self.check_not_created(&new_names)?;
-        }
+        self.check_not_created(&defs)?;
         let ops = defs.iter().map(|def| find_op(functions, &def.op)).collect::<Result<Vec<_>>>()?;
         let versions = self.merged_versions(versions.unwrap_or_default(), functions)?;
 
@@ -90,7 +87,6 @@ impl Graph {
         let mut sources = Vec::with_capacity(defs.len());
         let mut interner = Interner::default();
         let mut outputs = 0usize;
-        drop(new_names);
         for (def, op) in defs.into_iter().zip(ops) {
             let (node, input) = new_node(def, op, versions.producer, options, &mut interner)?;
             outputs += node.output_types.len();
@@ -139,10 +135,12 @@ impl Graph {
         Ok(())
     }
 
-    fn check_not_created(&self, new_names: &HashSet<&str>) -> Result<()> {
-        let created = |name: &&&str| self.by_name.contains_key(**name);
+    fn check_not_created(&self, defs: &[NodeDef]) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
         // The first one in the order of the session's graph, which is the one that TensorFlow names.
-        let first = new_names.iter().filter(created).filter_map(|name| self.find(name)).min();
+        let first = defs.iter().filter_map(|def| self.find(&def.name)).min();
         match first {
             None => Ok(()),
             Some(id) => Err(invalid_argument!(
@@ -196,6 +194,10 @@ impl Graph {
                         Some(source) => &nodes[source],
                         None => &**self.node(id),
                     };
+                    if slot == u32::MAX {
+                        let slot = name.rsplit(':').next().unwrap_or_default();
+                        return Err(validate::no_such_output(source, slot, &node.name));
+                    }
                     if leads_back(source, node) {
                         back_edges += 1;
                     } else {
@@ -310,15 +312,30 @@ fn check_versions(versions: &VersionDef) -> Result<()> {
 
 /// One copy of each name that many nodes share.
 #[derive(Default)]
-struct Interner(HashMap<String, Arc<str>>);
+struct Interner {
+    known: HashMap<String, Arc<str>>,
+    /// The last one: neighbours are often on one device.
+    last: Arc<str>,
+    empty: Arc<str>,
+}
 
 impl Interner {
     fn get(&mut self, text: String) -> Arc<str> {
-        if let Some(known) = self.0.get(&text) {
-            return known.clone();
+        if text.is_empty() {
+            return self.empty.clone();
         }
-        let shared: Arc<str> = Arc::from(text.as_str());
-        self.0.insert(text, shared.clone());
+        if *self.last == *text {
+            return self.last.clone();
+        }
+        let shared = match self.known.get(&text) {
+            Some(shared) => shared.clone(),
+            None => {
+                let shared: Arc<str> = Arc::from(text.as_str());
+                self.known.insert(text, shared.clone());
+                shared
+            }
+        };
+        self.last = shared.clone();
         shared
     }
 }
@@ -343,7 +360,7 @@ fn new_node(
         ));
     }
     let device = interner.get(def.device);
-    let assigned_device = if options.expect_device { device.clone() } else { interner.get(String::new()) };
+    let assigned_device = if options.expect_device { device.clone() } else { interner.empty.clone() };
     let node = Node {
         name: Arc::from(def.name),
         op,

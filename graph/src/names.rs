@@ -5,19 +5,22 @@ use std::fmt;
 /// Whether this may be the name of a node. A name is `>`-separated parts, each of which begins with a letter, digit or dot and
 /// goes on with these and `_`, `-`, `/`. Names that the runtime makes (`internal`) may begin with an underscore.
 pub fn is_valid_node_name(name: &str, internal: bool) -> bool {
-    let mut parts = name.split('>');
-    // `split` yields at least one part.
-    let first = parts.next().unwrap_or_default();
-    is_name_part(
-        if internal { first.strip_prefix('_').unwrap_or(first) } else { first },
-        internal && first.starts_with('_'),
-    ) && parts.all(|part| is_name_part(part, false))
-}
-
-fn is_name_part(part: &str, open_start: bool) -> bool {
-    let mut bytes = part.bytes();
-    let starts = open_start || bytes.next().is_some_and(|b| b.is_ascii_alphanumeric() || b == b'.');
-    starts && bytes.all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'/' | b'_'))
+    let mut at_start = true;
+    let mut may_be_internal = internal;
+    for byte in name.bytes() {
+        let valid = match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' => true,
+            b'_' => !at_start || may_be_internal,
+            b'-' | b'/' | b'>' => !at_start,
+            _ => false,
+        };
+        if !valid {
+            return false;
+        }
+        at_start = byte == b'>';
+        may_be_internal = false;
+    }
+    !at_start
 }
 
 /// Whether clients may write this as an input: `node`, `node:7`, or `^node`.
@@ -25,12 +28,12 @@ pub(crate) fn is_valid_input(input: &str) -> bool {
     if let Some(name) = input.strip_prefix('^') {
         return is_valid_node_name(name, false);
     }
-    match input.rsplit_once(':') {
-        None => is_valid_node_name(input, false),
-        Some((name, slot)) => {
-            let digits = !slot.is_empty() && slot.bytes().all(|b| b.is_ascii_digit());
-            digits && (slot == "0" || !slot.starts_with('0')) && is_valid_node_name(name, false)
+    match EndpointName::parse(input) {
+        EndpointName { node, slot: Some(_) } if node.len() < input.len() => {
+            let digits = &input[node.len() + 1..];
+            (digits == "0" || !digits.starts_with('0')) && is_valid_node_name(node, false)
         }
+        _ => is_valid_node_name(input, false),
     }
 }
 
@@ -47,10 +50,11 @@ impl<'a> EndpointName<'a> {
     /// Takes `node`, `node:7` or `^node` apart. There is always a result: `a:-1` and `a:b` are names of nodes that cannot
     /// exist.
     pub fn parse(text: &'a str) -> EndpointName<'a> {
-        if let Some((node, digits)) = text.rsplit_once(':')
+        let digits = text.bytes().rev().take_while(u8::is_ascii_digit).count();
+        let (start, digits) = text.split_at(text.len() - digits);
+        if let Some(node) = start.strip_suffix(':')
             && !node.is_empty()
             && !digits.is_empty()
-            && digits.bytes().all(|b| b.is_ascii_digit())
         {
             return EndpointName { node, slot: Some(digits.parse().unwrap_or(u32::MAX)) };
         }

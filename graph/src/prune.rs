@@ -65,13 +65,9 @@ pub fn prune(graph: &Graph, signature: &Signature, client: &ClientDevice) -> Res
     }
 
     let feeds = signature.feeds.iter().map(|name| find_feed(graph, name)).collect::<Result<Vec<_>>>()?;
-    let mut fetches = Vec::with_capacity(signature.fetches.len());
-    for name in &signature.fetches {
-        let endpoint = find_fetch(graph, name)?;
-        if !fetches.contains(&endpoint) {
-            fetches.push(endpoint);
-        }
-    }
+    let mut fetches = signature.fetches.iter().map(|name| find_fetch(graph, name)).collect::<Result<Vec<_>>>()?;
+    let mut seen = HashSet::with_capacity(fetches.len());
+    fetches.retain(|&fetch| seen.insert(fetch));
     let targets = find_targets(graph, &signature.targets)?;
     Pruner::new(graph, client, &feeds).run(&fetches, &targets)
 }

@@ -166,7 +166,7 @@ fn append_types(arg: &ArgDef, attrs: &Attrs, types: &mut SlotTypes) -> Result<()
 /// `INVALID_ARGUMENT` with TensorFlow's text.
 pub(crate) fn check_edge(source: &Node, slot: u32, target: &Node, input: usize) -> Result<()> {
     let Some(found) = source.output_types.get(slot as usize) else {
-        return Err(bad_slot(source, slot, &target.name));
+        return Err(no_such_output(source, &slot.to_string(), &target.name));
     };
     let Some(expected) = target.input_types.get(input) else {
         return Err(invalid_argument!(
@@ -185,7 +185,8 @@ pub(crate) fn check_edge(source: &Node, slot: u32, target: &Node, input: usize) 
     ))
 }
 
-fn bad_slot(source: &Node, slot: u32, target: &str) -> Status {
+/// The error for an input that names an output which its source does not have.
+pub(crate) fn no_such_output(source: &Node, slot: &str, target: &str) -> Status {
     let hint = match &*source.op.name {
         "If" | "StatelessIf" | "While" | "StatelessWhile" => {
             " Try using tf.compat.v1.experimental.output_all_intermediates(True)."

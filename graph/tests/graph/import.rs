@@ -87,7 +87,7 @@ fn edges_join_what_exists() {
         ),
         (
             vec![constant("a"), identity("q", &["a:4294967296"])],
-            "Node 'q': Connecting to invalid output 4294967295 of source node a which has 1 outputs.",
+            "Node 'q': Connecting to invalid output 4294967296 of source node a which has 1 outputs.",
         ),
         (
             vec![node("n", "NoOp", &[], []), identity("q", &["n"])],

@@ -1,5 +1,8 @@
 //! Import, functions, pruning and frames, with good graphs and with bad ones.
 
+// The helpers run inside tests alone, where a panic is a failed test.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 mod build;
 mod frames;
 mod functions;

@@ -110,7 +110,7 @@ fn damaged_graphs_end_in_an_error_or_a_sound_graph() {
     for round in 0..20_000 {
         let mut def = valid.clone();
         for _ in 0..1 + random.next() % 3 {
-            if random.next() % 8 == 0 {
+            if random.next().is_multiple_of(8) {
                 let library = def.library.as_mut().unwrap();
                 let at = random.next() % library.function.len();
                 let function = &mut library.function[at];
