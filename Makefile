@@ -1,0 +1,42 @@
+PYTHON ?= python3
+CARGO ?= cargo
+VENV ?= .venv
+PY := $(VENV)/bin/python
+export GRAPHMILL_BIN ?= $(or $(CARGO_TARGET_DIR),target)/release/graphmill
+
+.PHONY: demo test test-rust test-oracle test-e2e bench venv build clean
+
+# Trains MNIST through a TensorFlow client. MNIST=folder takes the idx files from there.
+demo: build venv
+	$(PY) -m demo.mnist $(if $(MNIST),--data $(MNIST))
+
+# Everything: unit tests, each op against TensorFlow's own server, programs end to end.
+test: test-rust test-oracle test-e2e
+	@echo 'all tests passed'
+
+test-rust:
+	$(CARGO) test --workspace --quiet
+
+test-oracle: build venv
+	$(PY) -m tests.oracle
+
+test-e2e: build venv
+	$(PY) -m pytest -q tests/e2e
+
+# TensorFlow's server and ours in turn; prints ratios. ONLY=name picks workloads.
+bench: build venv
+	$(PY) -m bench $(if $(ONLY),--only $(ONLY))
+
+build:
+	$(CARGO) build --release --quiet -p graphmill-cli
+
+venv: $(VENV)/installed
+
+$(VENV)/installed: requirements.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	touch $@
+
+clean:
+	$(CARGO) clean
+	rm -rf $(VENV) .cache

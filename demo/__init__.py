@@ -1,0 +1,1 @@
+"""Demonstrations: unmodified TensorFlow clients at work on graphmill."""
