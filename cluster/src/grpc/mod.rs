@@ -1,0 +1,47 @@
+//! The seam between graphmill and its gRPC library: calls are a method, the bytes of one message and a deadline; answers are
+//! the frames of one message or a [`Status`].
+//!
+//! The library's own codec is not used: it would copy every tensor on its way in and out.
+
+mod deadline;
+mod reply;
+mod request;
+mod service;
+mod trailers;
+
+pub use reply::{MAX_MESSAGE, Reply, ReplyBuilder};
+pub use service::GrpcService;
+
+use bytes::Bytes;
+use graphmill_tensor::{Result, internal};
+use prost::Message;
+use tokio::time::Instant;
+
+/// What answers the calls of a server. All methods are unary.
+pub trait Handler: Send + Sync + 'static {
+    /// Names one method.
+    type Method: Copy + Send + 'static;
+
+    /// The method at a path such as `/tensorflow.MasterService/RunStep`; `None` is answered with UNIMPLEMENTED.
+    fn method(&self, path: &str) -> Option<Self::Method>;
+
+    /// Answers one call. The future is dropped when the caller goes away; it has to observe `deadline` itself.
+    fn call(
+        &self,
+        method: Self::Method,
+        message: Bytes,
+        deadline: Option<Instant>,
+    ) -> impl Future<Output = Result<Reply>> + Send;
+}
+
+/// The message of a request.
+///
+/// # Errors
+/// `INTERNAL`, as gRPC has it, for bytes that are no such message.
+pub fn decode<M: Message + Default>(bytes: Bytes) -> Result<M> {
+    M::decode(bytes).map_err(|error| {
+        let name = std::any::type_name::<M>();
+        let name = name.rsplit_once("::").map_or(name, |(_, last)| last);
+        internal!("The request is not a valid {name}: {error}")
+    })
+}

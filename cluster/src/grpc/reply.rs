@@ -1,0 +1,174 @@
+//! The one message of an answer, as the frames that go into the socket.
+
+use super::trailers;
+use bytes::{BufMut, Bytes, BytesMut};
+use graphmill_tensor::{Result, resource_exhausted};
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use prost::Message;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Longest message in either direction: 2^31 - 1 bytes, as TensorFlow has it.
+pub const MAX_MESSAGE: usize = i32::MAX as usize;
+
+/// Length of what gRPC puts before a message: one byte of flags and four of length.
+const HEADER: usize = 5;
+
+/// From this length on, bytes are worth a frame of their own instead of a copy.
+const OWN_FRAME: usize = 8 << 10;
+
+/// A message ready to be sent, with gRPC's header.
+#[derive(Debug, Default)]
+pub struct Reply {
+    frames: VecDeque<Bytes>,
+}
+
+impl Reply {
+    /// Encodes a message.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED` for a message beyond [`MAX_MESSAGE`].
+    pub fn message(message: &impl Message) -> Result<Reply> {
+        let mut builder = ReplyBuilder::new(message.encoded_len())?;
+        message.encode_raw(builder.buffer());
+        Ok(builder.finish())
+    }
+
+    /// The bytes with gRPC's header, in the pieces in which they are sent.
+    pub fn frames(&self) -> impl Iterator<Item = &Bytes> {
+        self.frames.iter()
+    }
+}
+
+/// Builds a [`Reply`] of a known length, piece by piece.
+pub struct ReplyBuilder {
+    frames: VecDeque<Bytes>,
+    buffer: BytesMut,
+}
+
+impl ReplyBuilder {
+    /// For a message of `length` bytes.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED` for a length beyond [`MAX_MESSAGE`].
+    pub fn new(length: usize) -> Result<ReplyBuilder> {
+        let header = match u32::try_from(length) {
+            Ok(header) if length <= MAX_MESSAGE => header,
+            _ => {
+                return Err(resource_exhausted!(
+                    "The response has {length} bytes, but a message can have at most {MAX_MESSAGE}"
+                ));
+            }
+        };
+        let mut buffer = BytesMut::with_capacity(HEADER + length.min(OWN_FRAME));
+        buffer.put_u8(0);
+        buffer.put_u32(header);
+        Ok(ReplyBuilder { frames: VecDeque::new(), buffer })
+    }
+
+    /// Where the next bytes of the message are written.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.buffer
+    }
+
+    /// Appends bytes, without a copy if they are many.
+    pub fn append(&mut self, bytes: Bytes) {
+        if bytes.len() < OWN_FRAME {
+            self.buffer.put_slice(&bytes);
+            return;
+        }
+        let before = self.buffer.split().freeze();
+        if !before.is_empty() {
+            self.frames.push_back(before);
+        }
+        self.frames.push_back(bytes);
+    }
+
+    /// The reply. What was written has to have the announced length.
+    pub fn finish(mut self) -> Reply {
+        if !self.buffer.is_empty() {
+            self.frames.push_back(self.buffer.freeze());
+        }
+        Reply { frames: self.frames }
+    }
+}
+
+/// A body: the frames of a message, then the trailers of success.
+pub(super) struct ReplyBody {
+    frames: VecDeque<Bytes>,
+    trailers_sent: bool,
+}
+
+impl ReplyBody {
+    pub(super) fn new(reply: Reply) -> ReplyBody {
+        ReplyBody { frames: reply.frames, trailers_sent: false }
+    }
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, Infallible>>> {
+        if let Some(frame) = self.frames.pop_front() {
+            return Poll::Ready(Some(Ok(Frame::data(frame))));
+        }
+        if self.trailers_sent {
+            return Poll::Ready(None);
+        }
+        self.trailers_sent = true;
+        let trailers: HeaderMap = trailers::ok();
+        Poll::Ready(Some(Ok(Frame::trailers(trailers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.trailers_sent
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.frames.iter().map(|frame| frame.len() as u64).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use graphmill_tensor::Code;
+    use graphmill_wire::tensorflow::CreateSessionResponse;
+
+    #[test]
+    fn a_message_gets_the_header() {
+        let message = CreateSessionResponse { session_handle: "ab".into(), graph_version: 0 };
+        let reply = Reply::message(&message).unwrap();
+        let all: Vec<u8> = reply.frames().flat_map(|f| f.iter().copied()).collect();
+        assert_eq!(all, [0, 0, 0, 0, 4, 0x0a, 2, b'a', b'b']);
+        let empty = Reply::message(&CreateSessionResponse::default()).unwrap();
+        assert_eq!(empty.frames().map(|f| f.len()).sum::<usize>(), HEADER);
+    }
+
+    #[test]
+    fn long_pieces_are_not_copied() {
+        let long = Bytes::from(vec![7u8; OWN_FRAME]);
+        let mut builder = ReplyBuilder::new(2 + long.len() + 3).unwrap();
+        builder.append(Bytes::from_static(b"ab"));
+        builder.append(long.clone());
+        builder.append(Bytes::from_static(b"cde"));
+        let reply = builder.finish();
+        let lengths: Vec<usize> = reply.frames().map(Bytes::len).collect();
+        assert_eq!(lengths, [7, OWN_FRAME, 3]);
+        assert_eq!(reply.frames().nth(1).unwrap().as_ptr(), long.as_ptr());
+    }
+
+    #[test]
+    fn too_long_messages_are_refused() {
+        assert_eq!(ReplyBuilder::new(MAX_MESSAGE + 1).err().unwrap().code(), Code::ResourceExhausted);
+        assert_eq!(ReplyBuilder::new(usize::MAX).err().unwrap().code(), Code::ResourceExhausted);
+        assert!(ReplyBuilder::new(MAX_MESSAGE).is_ok());
+    }
+}

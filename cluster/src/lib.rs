@@ -1,0 +1,20 @@
+//! The distributed side of graphmill: the master and worker services, and the server that carries them.
+//!
+//! A [`Server`] is one task of a cluster. Clients reach its master over gRPC; [`grpc`] is the seam to the gRPC library.
+
+mod cluster_spec;
+mod config;
+mod device_spec;
+pub mod grpc;
+mod master;
+mod random;
+mod server;
+mod services;
+mod task;
+mod worker;
+
+pub use cluster_spec::ClusterSpec;
+pub use config::ServerConfig;
+pub use device_spec::DeviceSpec;
+pub use random::Random;
+pub use server::Server;

@@ -1,0 +1,145 @@
+//! The master service: sessions of clients, and the steps they run.
+
+mod close_session;
+mod create_session;
+mod extend_session;
+mod heavy;
+mod list_devices;
+mod placement;
+mod prepared;
+mod request_ids;
+mod reset;
+mod run_step;
+mod running;
+mod session;
+mod step_reply;
+
+use crate::grpc::Reply;
+use crate::task::Task;
+use bytes::Bytes;
+use graphmill_tensor::{Result, Status, aborted, unavailable, unimplemented_op};
+use graphmill_wire::service::MasterMethod;
+use parking_lot::{Mutex, RwLock};
+use request_ids::RequestIds;
+use session::Session;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// Answers the calls of clients.
+pub(crate) struct Master {
+    task: Arc<Task>,
+    sessions: RwLock<Sessions>,
+    request_ids: Mutex<RequestIds>,
+}
+
+#[derive(Default)]
+struct Sessions {
+    by_handle: HashMap<Handle, Arc<Session>>,
+    /// Whether the server ends and opens no session any more.
+    ended: bool,
+}
+
+/// A session's handle: on the wire 16 lower-case hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Handle(u64);
+
+impl Handle {
+    /// `None` for a text that cannot be a handle.
+    fn parse(text: &str) -> Option<Handle> {
+        let digits = text.len() == 16 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        if digits { u64::from_str_radix(text, 16).ok().map(Handle) } else { None }
+    }
+}
+
+impl std::fmt::Display for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl Master {
+    pub fn new(task: Arc<Task>) -> Master {
+        Master { task, sessions: RwLock::default(), request_ids: Mutex::new(RequestIds::new()) }
+    }
+
+    /// Answers one call.
+    ///
+    /// # Errors
+    /// The status of the call.
+    pub async fn call(&self, method: MasterMethod, message: Bytes, deadline: Option<Instant>) -> Result<Reply> {
+        match method {
+            MasterMethod::CreateSession => self.create_session(message).await,
+            MasterMethod::ExtendSession => self.extend_session(message).await,
+            MasterMethod::RunStep => self.run_step(message, deadline).await,
+            MasterMethod::CloseSession => self.close_session(message).await,
+            MasterMethod::ListDevices => self.list_devices(message),
+            MasterMethod::Reset => self.reset(message).await,
+            MasterMethod::PartialRunSetup
+            | MasterMethod::MakeCallable
+            | MasterMethod::RunCallable
+            | MasterMethod::ReleaseCallable => {
+                Err(unimplemented_op!("Method {} is not implemented", method.path()))
+            }
+        }
+    }
+
+    /// The session of a handle.
+    ///
+    /// # Errors
+    /// `ABORTED` if there is none, upon which clients make a new session.
+    fn session(&self, handle: &str) -> Result<Arc<Session>> {
+        self.find(handle).ok_or_else(|| aborted!("Session {handle} is not found."))
+    }
+
+    fn find(&self, handle: &str) -> Option<Arc<Session>> {
+        self.sessions.read().by_handle.get(&Handle::parse(handle)?).cloned()
+    }
+
+    /// Files a session under a new handle.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` if the server ends.
+    fn add(&self, session: Session) -> Result<Handle> {
+        let mut sessions = self.sessions.write();
+        if sessions.ended {
+            return Err(unavailable!("The server shuts down"));
+        }
+        loop {
+            let handle = Handle(self.task.random.next());
+            if !sessions.by_handle.contains_key(&handle) {
+                sessions.by_handle.insert(handle, Arc::new(session));
+                return Ok(handle);
+            }
+        }
+    }
+
+    /// Ends all sessions: running steps get `reason`. With `for_good` no new ones are opened.
+    pub async fn end_sessions(&self, reason: Status, for_good: bool) {
+        let ended = {
+            let mut sessions = self.sessions.write();
+            sessions.ended |= for_good;
+            std::mem::take(&mut sessions.by_handle)
+        };
+        for session in ended.values() {
+            session.running.end(reason.clone());
+        }
+        for session in ended.values() {
+            session.running.wait().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_are_spelled_in_one_way() {
+        assert_eq!(Handle(0xab).to_string(), "00000000000000ab");
+        assert!(Handle::parse("00000000000000ab") == Some(Handle(0xab)));
+        for text in ["", "ab", "00000000000000AB", "+0000000000000ab", "00000000000000abc", "zz"] {
+            assert!(Handle::parse(text).is_none(), "{text}");
+        }
+    }
+}

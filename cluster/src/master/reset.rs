@@ -1,0 +1,26 @@
+//! `Reset`: ends all sessions and clears containers.
+
+use super::{Master, close_session};
+use crate::grpc::{Reply, decode};
+use bytes::Bytes;
+use graphmill_tensor::Result;
+use graphmill_wire::tensorflow::{ResetRequest, ResetResponse};
+
+impl Master {
+    /// Ends every session, whichever containers are named; without names the default container is cleared.
+    ///
+    /// # Errors
+    /// None but for a message that cannot be read.
+    pub(super) async fn reset(&self, message: Bytes) -> Result<Reply> {
+        let request: ResetRequest = decode(message)?;
+        self.end_sessions(close_session::closed(), false).await;
+        let resources = self.task.device.resources();
+        if request.container.is_empty() {
+            resources.cleanup(self.task.device.default_container());
+        }
+        for container in &request.container {
+            resources.cleanup(container);
+        }
+        Reply::message(&ResetResponse {})
+    }
+}

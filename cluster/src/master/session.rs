@@ -1,0 +1,86 @@
+//! A client's session.
+
+use super::prepared::PreparedRuns;
+use super::running::RunningSteps;
+use graphmill_graph::Graph;
+use graphmill_runtime::{Device, KernelCache};
+use graphmill_tensor::{Result, aborted};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a client's settings mean for its session.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SessionOptions {
+    /// Whether nodes may be on another device of the task than the one they ask for.
+    pub soft_placement: bool,
+    /// Time of a step that sets none itself.
+    pub timeout: Option<Duration>,
+    /// Whether the graph stays as it is.
+    pub static_graph: bool,
+    /// Whether steps may not return the graphs that they ran.
+    pub no_partition_graphs: bool,
+}
+
+/// A graph that grows, the runs that were prepared of it, and the steps that run.
+pub(super) struct Session {
+    pub options: SessionOptions,
+    /// Where the steps run; of the session alone if it is isolated.
+    pub device: Arc<Device>,
+    pub kernels: Arc<KernelCache>,
+    pub prepared: PreparedRuns,
+    pub running: Arc<RunningSteps>,
+    graph: Mutex<Versioned>,
+}
+
+struct Versioned {
+    graph: Arc<Graph>,
+    version: i64,
+}
+
+impl Session {
+    pub fn new(options: SessionOptions, device: Arc<Device>, graph: Graph) -> Session {
+        Session {
+            options,
+            device,
+            kernels: Arc::new(KernelCache::new()),
+            prepared: PreparedRuns::default(),
+            running: Arc::default(),
+            graph: Mutex::new(Versioned { graph: Arc::new(graph), version: 0 }),
+        }
+    }
+
+    /// The graph as it is now.
+    pub fn graph(&self) -> Arc<Graph> {
+        self.graph.lock().graph.clone()
+    }
+
+    /// The graph if it has the version that the caller expects.
+    ///
+    /// # Errors
+    /// `ABORTED` if it has another.
+    pub fn graph_at(&self, expected: i64) -> Result<Arc<Graph>> {
+        let current = self.graph.lock();
+        check_version(&current, expected)?;
+        Ok(current.graph.clone())
+    }
+
+    /// Replaces the graph, if nobody else has since the version that the caller expects. Returns the new version.
+    ///
+    /// # Errors
+    /// `ABORTED` if somebody has.
+    pub fn replace_graph(&self, expected: i64, graph: Graph) -> Result<i64> {
+        let mut current = self.graph.lock();
+        check_version(&current, expected)?;
+        current.graph = Arc::new(graph);
+        current.version += 1;
+        Ok(current.version)
+    }
+}
+
+fn check_version(current: &Versioned, expected: i64) -> Result<()> {
+    if current.version == expected {
+        return Ok(());
+    }
+    Err(aborted!("Current version is {} but caller expected {expected}.", current.version))
+}

@@ -1,0 +1,38 @@
+//! Which service a call is for.
+
+use crate::grpc::{Handler, Reply};
+use crate::master::Master;
+use crate::worker::Worker;
+use bytes::Bytes;
+use graphmill_tensor::Result;
+use graphmill_wire::service::{MasterMethod, WorkerMethod};
+use tokio::time::Instant;
+
+/// The services of one server.
+pub(crate) struct Services {
+    pub master: Master,
+    pub worker: Worker,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Method {
+    Master(MasterMethod),
+    Worker(WorkerMethod),
+}
+
+impl Handler for Services {
+    type Method = Method;
+
+    fn method(&self, path: &str) -> Option<Method> {
+        MasterMethod::from_path(path)
+            .map(Method::Master)
+            .or_else(|| WorkerMethod::from_path(path).map(Method::Worker))
+    }
+
+    async fn call(&self, method: Method, message: Bytes, deadline: Option<Instant>) -> Result<Reply> {
+        match method {
+            Method::Master(method) => self.master.call(method, message, deadline).await,
+            Method::Worker(method) => self.worker.call(method, message),
+        }
+    }
+}

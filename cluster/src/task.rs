@@ -1,0 +1,53 @@
+//! What the master and the worker of one server share.
+
+use crate::Random;
+use graphmill_graph::ClientDevice;
+use graphmill_runtime::{Device, Executor, IntraOpPool, Registry};
+use graphmill_wire::tensorflow::{DeviceAttributes, DeviceLocality};
+use std::sync::Arc;
+
+/// What a device reports as its memory, as TensorFlow's CPU devices do.
+const MEMORY_LIMIT: i64 = 256 << 20;
+
+/// One task of a cluster: its device, its kernels and its threads.
+pub(crate) struct Task {
+    /// The full name, such as `/job:worker/replica:0/task:0`.
+    pub name: String,
+    pub device: Arc<Device>,
+    pub registry: Registry,
+    pub executor: Executor,
+    pub random: Random,
+}
+
+impl Task {
+    pub fn new(
+        job: &str,
+        index: u32,
+        (intra_op_threads, inter_op_threads): (usize, usize),
+        registry: Registry,
+        random: Random,
+    ) -> Task {
+        let name = format!("/job:{job}/replica:0/task:{index}");
+        let pool = IntraOpPool::new(intra_op_threads);
+        let device = Arc::new(Device::cpu(&name, job, 0, random.next_non_zero(), pool));
+        Task { name, device, registry, executor: Executor::new(inter_op_threads), random }
+    }
+
+    /// The device that clients' feeds come from and fetches go to.
+    pub fn client_device(&self) -> ClientDevice {
+        ClientDevice { name: self.device.name().to_owned(), incarnation: self.device.incarnation() }
+    }
+
+    /// The devices as a worker reports them.
+    pub fn device_attributes(&self) -> Vec<DeviceAttributes> {
+        vec![DeviceAttributes {
+            name: self.device.name().to_owned(),
+            device_type: self.device.device_type().to_owned(),
+            memory_limit: MEMORY_LIMIT,
+            locality: Some(DeviceLocality::default()),
+            incarnation: self.device.incarnation(),
+            physical_device_desc: String::new(),
+            xla_global_id: -1,
+        }]
+    }
+}

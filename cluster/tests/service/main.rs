@@ -1,0 +1,8 @@
+//! The services over real sockets.
+
+mod arguments;
+mod framing;
+mod harness;
+mod kernels;
+mod sessions;
+mod steps;
