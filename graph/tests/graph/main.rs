@@ -9,3 +9,4 @@ mod functions;
 mod import;
 mod mutation;
 mod prune;
+mod recorded;
