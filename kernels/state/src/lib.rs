@@ -9,6 +9,7 @@ mod count;
 mod handle;
 mod naming;
 mod number;
+mod optimiser;
 mod reference;
 mod resource;
 mod types;
@@ -22,4 +23,5 @@ pub fn register(registry: &mut Registry) {
     resource::register(registry);
     assign::register(registry);
     count::register(registry);
+    optimiser::register(registry);
 }
