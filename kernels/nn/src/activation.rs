@@ -324,7 +324,11 @@ mod tests {
             ("Relu6Grad", 2, [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]),
             ("LeakyReluGrad", 2, [0.2, 0.2, 1.0, 0.2, 0.2, 1.0, 1.0, 0.2, 1.0]),
             ("EluGrad", 2, [1.0, -INF, 1.0, 0.0, 1.0, 1.0, 1.0, -99.0, 1.0]),
-            ("SeluGrad", 2, [1.050_701, -INF, 1.050_701, 0.758_099_3, 1.050_701, 1.050_701, 1.050_701, -98.241_9, 1.050_701]),
+            (
+                "SeluGrad",
+                2,
+                [1.050_701, -INF, 1.050_701, 0.758_099_3, 1.050_701, 1.050_701, 1.050_701, -98.241_9, 1.050_701],
+            ),
             ("SoftplusGrad", 2, [NAN, 0.0, 1.0, 0.268_941_43, 0.5, 0.731_058_6, 0.999_089, 0.0, 1.0]),
             ("SoftsignGrad", 2, [NAN, 0.0, 0.0, 0.25, 1.0, 0.25, 0.015_625, 9.802_96e-5, 9.802_96e-5]),
         ];
@@ -350,7 +354,8 @@ mod tests {
         assert_eq!(leaky[0].as_slice::<bf16>().unwrap()[0].to_f32(), -0.200_195_31);
         let ints = run("Relu6", vec![Tensor::vector(&[-3i8, 3, 9]).unwrap()]).unwrap();
         assert_eq!(ints[0].as_slice::<i8>().unwrap(), &[0, 3, 6]);
-        let bytes = run("ReluGrad", vec![Tensor::vector(&[1u8, 2]).unwrap(), Tensor::vector(&[0u8, 9]).unwrap()]).unwrap();
+        let bytes =
+            run("ReluGrad", vec![Tensor::vector(&[1u8, 2]).unwrap(), Tensor::vector(&[0u8, 9]).unwrap()]).unwrap();
         assert_eq!(bytes[0].as_slice::<u8>().unwrap(), &[0, 2]);
     }
 
@@ -362,7 +367,8 @@ mod tests {
         assert!(x.as_slice::<f32>().unwrap().iter().all(|&v| v == -1.0));
         let g = run("ReluGrad", vec![x.clone(), x]).unwrap();
         assert!(g[0].as_slice::<f32>().unwrap().iter().all(|&v| v == 0.0));
-        let error = run("EluGrad", vec![Tensor::vector(&[1f32; 3]).unwrap(), Tensor::vector(&[1f32; 4]).unwrap()]).unwrap_err();
+        let error =
+            run("EluGrad", vec![Tensor::vector(&[1f32; 3]).unwrap(), Tensor::vector(&[1f32; 4]).unwrap()]).unwrap_err();
         assert_eq!(
             error.message(),
             "Inputs to operation op of type EluGrad must have the same size and shape.  Input 0: [3] != input 1: [4]"

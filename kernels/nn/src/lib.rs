@@ -4,8 +4,11 @@ mod activation;
 mod bias;
 mod conv;
 mod convert;
+mod lrn;
 mod pool;
 mod simd;
+mod softmax;
+mod top_k;
 mod window;
 
 use graphmill_runtime::Registry;
@@ -15,5 +18,8 @@ pub fn register(registry: &mut Registry) {
     activation::register(registry);
     bias::register(registry);
     conv::register(registry);
+    lrn::register(registry);
     pool::register(registry);
+    softmax::register(registry);
+    top_k::register(registry);
 }

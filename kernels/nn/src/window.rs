@@ -89,9 +89,7 @@ impl Padding {
         if explicit.is_empty() {
             Ok(padding)
         } else {
-            Err(invalid_argument!(
-                "explicit_paddings attribute must be empty if the padding attribute is not EXPLICIT"
-            ))
+            Err(invalid_argument!("explicit_paddings attribute must be empty if the padding attribute is not EXPLICIT"))
         }
     }
 }
@@ -146,11 +144,12 @@ impl Axis {
         // All are sizes of tensors or 32-bit attributes, so that 128 bits hold every product and sum.
         let (input_size, stride_size) = (input as i128, i128::from(stride));
         let effective = (window as i128 - 1) * i128::from(dilation) + 1;
+        // Division rounds towards 0, so that a window just too large makes an empty output and no error.
         let (output, before, after) = match padding {
-            Padding::Valid => ((input_size - effective + stride_size).div_euclid(stride_size), 0, 0),
+            Padding::Valid => ((input_size - effective + stride_size) / stride_size, 0, 0),
             Padding::Explicit(values) => {
                 let (before, after) = (i128::from(values[2 * axis]), i128::from(values[2 * axis + 1]));
-                ((input_size + before + after - effective + stride_size).div_euclid(stride_size), before, after)
+                ((input_size + before + after - effective + stride_size) / stride_size, before, after)
             }
             Padding::Same => {
                 let output = (input_size + stride_size - 1) / stride_size;

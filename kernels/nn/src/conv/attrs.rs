@@ -132,9 +132,8 @@ impl ConvAttrs {
 
     fn axes(&self, input: &Shape, filter: &Shape) -> Result<(Axis, Axis)> {
         let (rows, cols, _) = self.format.axes();
-        let axis = |at, tap, stride, dilation| {
-            Axis::new(input.dim(at), filter.dim(tap), stride, dilation, &self.padding, at)
-        };
+        let axis =
+            |at, tap, stride, dilation| Axis::new(input.dim(at), filter.dim(tap), stride, dilation, &self.padding, at);
         Ok((axis(rows, 0, self.strides.0, self.dilations.0)?, axis(cols, 1, self.strides.1, self.dilations.1)?))
     }
 
@@ -152,7 +151,12 @@ impl ConvAttrs {
         }
         let (rows_at, cols_at, channels_at) = self.format.axes();
         let (in_depth, patch_depth, out_depth) = (input.dim(channels_at), filter.dim(2), filter.dim(3));
-        let named = [(channels_at, "Input depth too large"), (rows_at, "Input rows too large"), (cols_at, "Input cols too large"), (0, "batch is too large")];
+        let named = [
+            (channels_at, "Input depth too large"),
+            (rows_at, "Input rows too large"),
+            (cols_at, "Input cols too large"),
+            (0, "batch is too large"),
+        ];
         for (at, text) in named {
             if too_large(input.dim(at)) {
                 return Err(invalid_argument!("{text}"));
@@ -187,7 +191,13 @@ impl ConvAttrs {
     }
 
     /// The sizes of the convolution whose gradient `out_backprop` is; `label` begins the texts of errors.
-    pub fn gradient_shape(&self, label: &str, input: &Shape, filter: &Shape, out_backprop: &Shape) -> Result<ConvShape> {
+    pub fn gradient_shape(
+        &self,
+        label: &str,
+        input: &Shape,
+        filter: &Shape,
+        out_backprop: &Shape,
+    ) -> Result<ConvShape> {
         for (shape, name) in [(input, "input"), (filter, "filter"), (out_backprop, "out_backprop")] {
             if shape.rank() != 4 {
                 return Err(invalid_argument!("{label}: {name} must be 4-dimensional"));

@@ -207,7 +207,8 @@ pub(crate) fn sum_of_parts<T: Scalar>(
     let parts = gradient_parts(shape.batch, gradient.len());
     let length = gradient.len();
     let mut sums = Tensor::zeros(T::DTYPE, Shape::from_dims(&[parts, length])?)?;
-    let cost = shape.batch.div_ceil(parts) as f64 * (shape.rows.output * shape.cols.output) as f64 * length as f64 * COST;
+    let cost =
+        shape.batch.div_ceil(parts) as f64 * (shape.rows.output * shape.cols.output) as f64 * length as f64 * COST;
     let slots: Vec<Mutex<&mut [T]>> = sums.as_mut_slice::<T>()?.chunks_exact_mut(length).map(Mutex::new).collect();
     try_parallel_for(ctx, parts, cost, |range| {
         for part in range {

@@ -4,6 +4,9 @@ mod attrs;
 mod general;
 mod product;
 
+#[cfg(test)]
+mod tests;
+
 use crate::convert::{channels_last, channels_second, narrowed, widened};
 use crate::window::DataFormat;
 use attrs::{ConvAttrs, ConvShape, filter_shape};
@@ -13,8 +16,13 @@ use product::Scalar;
 
 /// Runs one of the three computations in the element type that it is done in.
 trait Compute: Scalar {
-    fn forward(ctx: &Context<'_>, shape: &ConvShape, input: &[Self], filter: &[Self], output: &mut [Self])
-    -> Result<()>;
+    fn forward(
+        ctx: &Context<'_>,
+        shape: &ConvShape,
+        input: &[Self],
+        filter: &[Self],
+        output: &mut [Self],
+    ) -> Result<()>;
     fn input_gradient(
         ctx: &Context<'_>,
         shape: &ConvShape,
@@ -63,7 +71,14 @@ enum Step {
     FilterGradient,
 }
 
-fn run<T: Compute>(ctx: &Context<'_>, step: Step, shape: &ConvShape, a: &Tensor, b: &Tensor, to: Shape) -> Result<Tensor> {
+fn run<T: Compute>(
+    ctx: &Context<'_>,
+    step: Step,
+    shape: &ConvShape,
+    a: &Tensor,
+    b: &Tensor,
+    to: Shape,
+) -> Result<Tensor> {
     let mut result = Tensor::alloc(T::DTYPE, to)?;
     let (a, b, target) = (a.as_slice::<T>()?, b.as_slice::<T>()?, result.as_mut_slice::<T>()?);
     match step {

@@ -122,7 +122,8 @@ mod tests {
         let size = (2, 2, 3);
         i32::product(size, (&mut ints, View::rows(1, 4)), (&a, View::rows(0, 3)), (&b, View::rows(0, 2)), false);
         assert_eq!(ints, [100, 10, 13, 100, 100, 28, 40, 100]);
-        let (fa, fb) = (a.iter().map(|&v| v as f32).collect::<Vec<_>>(), b.iter().map(|&v| v as f32).collect::<Vec<_>>());
+        let (fa, fb) =
+            (a.iter().map(|&v| v as f32).collect::<Vec<_>>(), b.iter().map(|&v| v as f32).collect::<Vec<_>>());
         let mut floats = vec![1.0; 8];
         f32::product(size, (&mut floats, View::rows(1, 4)), (&fa, View::rows(0, 3)), (&fb, View::rows(0, 2)), true);
         assert_eq!(floats, [1.0, 11.0, 14.0, 1.0, 1.0, 29.0, 41.0, 1.0]);
@@ -136,6 +137,12 @@ mod tests {
     #[should_panic(expected = "reaches past")]
     fn a_matrix_outside_its_slice_is_refused() {
         let a = [1.0f32; 4];
-        f32::product((2, 2, 2), (&mut [0.0; 3], View::rows(0, 2)), (&a, View::rows(0, 2)), (&a, View::rows(0, 2)), false);
+        f32::product(
+            (2, 2, 2),
+            (&mut [0.0; 3], View::rows(0, 2)),
+            (&a, View::rows(0, 2)),
+            (&a, View::rows(0, 2)),
+            false,
+        );
     }
 }

@@ -61,8 +61,7 @@ pub(super) fn general(dtype: DType) -> bool {
 }
 
 fn four(values: &[i64], name: &str) -> Result<[i64; 4]> {
-    <[i64; 4]>::try_from(values)
-        .map_err(|_| invalid_argument!("Sliding window {name} field must specify 4 dimensions"))
+    <[i64; 4]>::try_from(values).map_err(|_| invalid_argument!("Sliding window {name} field must specify 4 dimensions"))
 }
 
 impl PoolAttrs {
@@ -147,7 +146,13 @@ impl PoolAttrs {
     }
 
     /// As [`PoolAttrs::shape`], for a gradient: pooling along the channels is refused.
-    pub fn spatial_shape(&self, ctx: &Context<'_>, input: &Shape, sizes: Option<usize>, name: &str) -> Result<PoolShape> {
+    pub fn spatial_shape(
+        &self,
+        ctx: &Context<'_>,
+        input: &Shape,
+        sizes: Option<usize>,
+        name: &str,
+    ) -> Result<PoolShape> {
         let sliding = self.sliding(ctx, sizes, "strides")?;
         sliding.check_spatial(name, self.format)?;
         self.shape_of(&sliding, input)
@@ -169,7 +174,12 @@ impl PoolAttrs {
         let window = |at: usize| {
             usize::try_from(ksize[at]).map_err(|_| invalid_argument!("Sliding window ksize must be positive."))
         };
-        let named = [("Top", 2 * rows_at, rows_at), ("Bottom", 2 * rows_at + 1, rows_at), ("Left", 2 * cols_at, cols_at), ("Right", 2 * cols_at + 1, cols_at)];
+        let named = [
+            ("Top", 2 * rows_at, rows_at),
+            ("Bottom", 2 * rows_at + 1, rows_at),
+            ("Left", 2 * cols_at, cols_at),
+            ("Right", 2 * cols_at + 1, cols_at),
+        ];
         if let Padding::Explicit(values) = &self.padding {
             for (side, at, axis) in named {
                 if values[at] >= ksize[axis] {

@@ -5,7 +5,7 @@ use crate::convert::{channels_last, channels_second};
 use crate::simd::{Real, Wide, vectorized};
 use crate::window::DataFormat;
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
-use graphmill_tensor::{DType, Result, Shape, Tensor, bf16, dispatch, f16, internal, invalid_argument, unimplemented_op};
+use graphmill_tensor::{DType, Result, Shape, Tensor, dispatch, internal, invalid_argument, unimplemented_op};
 use num_traits::{One, Zero};
 
 const FLOATS: &[DType] = &[DType::BFloat16, DType::Double, DType::Float, DType::Half];

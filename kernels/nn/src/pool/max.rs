@@ -417,9 +417,7 @@ fn to_positions<T: Ordered>(
         match at.and_then(|at| target.get_mut(at)) {
             Some(to) => *to = to.plus(gradient),
             None => {
-                return Err(invalid_argument!(
-                    "Invalid backprop index: {position}, must be in range [0, {total})"
-                ));
+                return Err(invalid_argument!("Invalid backprop index: {position}, must be in range [0, {total})"));
             }
         }
     }

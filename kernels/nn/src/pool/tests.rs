@@ -35,7 +35,8 @@ fn maxima_of_windows_channels_and_either_format() {
     assert_eq!(floats(&run(second, vec![count(&[1, 1, 4, 4])]).unwrap()[0]), &[5.0, 7.0, 13.0, 15.0]);
     let same = run(op("MaxPool", &[1, 3, 3, 1], &two, "SAME"), vec![count(&[1, 4, 4, 1])]).unwrap();
     assert_eq!(floats(&same[0]), &[10.0, 11.0, 14.0, 15.0]);
-    let explicit = op("MaxPool", &[1, 3, 3, 1], &two, "EXPLICIT").attr_ints("explicit_paddings", &[0, 0, 1, 1, 2, 1, 0, 0]);
+    let explicit =
+        op("MaxPool", &[1, 3, 3, 1], &two, "EXPLICIT").attr_ints("explicit_paddings", &[0, 0, 1, 1, 2, 1, 0, 0]);
     assert_eq!(floats(&run(explicit, vec![count(&[1, 4, 4, 1])]).unwrap()[0]), &[4.0, 6.0, 7.0, 12.0, 14.0, 15.0]);
     let depth = run(op("MaxPool", &[1, 1, 1, 2], &[1, 1, 1, 2], "VALID"), vec![count(&[1, 1, 2, 4])]).unwrap();
     assert_eq!(floats(&depth[0]), &[1.0, 3.0, 5.0, 7.0]);
@@ -131,7 +132,9 @@ fn bad_windows_are_refused_with_tensorflows_words() {
     assert_eq!(error(&two, &two, &[4, 4, 1]), "Input must be 4 or 5-dimensional");
     assert_eq!(error(&[2, 2, 2, 1], &two, &[1, 4, 4, 1]), "Pooling is not yet supported on the batch dimension.");
     assert!(error(&[1, 0, 1, 1], &two, &[1, 4, 4, 1]).starts_with("Sliding window ksize must be positive."));
-    assert!(error(&[1, 6, 6, 1], &two, &[1, 4, 4, 1]).starts_with("Computed output size would be negative: -1"));
+    assert!(
+        error(&[1, 6, 6, 1], &[1, 1, 1, 1], &[1, 4, 4, 1]).starts_with("Computed output size would be negative: -1")
+    );
     assert!(error(&[1, 1, 1, 2], &[1, 1, 1, 1], &[1, 1, 1, 4]).contains("equal the depth stride"));
     assert!(error(&[1, 1, 1, 2], &[1, 1, 1, 2], &[1, 1, 1, 3]).contains("evenly divide"));
     let big = op("MaxPool", &two, &two, "EXPLICIT").attr_ints("explicit_paddings", &[0, 0, 2, 1, 1, 1, 0, 0]);
