@@ -6,6 +6,10 @@ use graphmill_graph::{ClientDevice, Graph, ImportOptions, Signature, frames, pru
 use graphmill_wire::tensorflow::attr_value::Value;
 use graphmill_wire::tensorflow::{AttrValue, GraphDef, NodeDef};
 
+// As in the server.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const NODES: usize = 50_000;
 
 fn main() {
