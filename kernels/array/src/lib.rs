@@ -7,6 +7,7 @@ mod args;
 mod broadcast;
 mod concat;
 mod constant;
+mod diag;
 mod dynamic;
 mod gather;
 mod gather_nd;
@@ -20,12 +21,14 @@ mod scatter_nd;
 mod segment;
 mod shape;
 mod slice;
+mod space;
 mod split;
 mod stretch;
 mod strided_slice;
 mod tile;
 mod transpose;
 mod types;
+mod unique;
 mod walk;
 mod where_op;
 
@@ -57,4 +60,7 @@ pub fn register(registry: &mut Registry) {
     segment::register(registry);
     reverse::register(registry);
     where_op::register(registry);
+    unique::register(registry);
+    space::register(registry);
+    diag::register(registry);
 }
