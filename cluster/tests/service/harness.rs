@@ -7,18 +7,21 @@ use graphmill_tensor::{Code, Tensor};
 use graphmill_wire::service::MasterMethod;
 use graphmill_wire::tensorflow::attr_value::Value;
 use graphmill_wire::tensorflow::*;
-use http_body_util::{BodyExt, Full};
 use prost::Message;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
-use tonic::body::Body;
-use tonic::transport::{Channel, Endpoint};
-use tower_service::Service;
 
 /// The name of the server's task.
 pub const TASK: &str = "/job:worker/replica:0/task:0";
+
+/// How much the client lets the server send ahead.
+const WINDOW: u32 = 1 << 20;
+
+/// A connection, without any notion of gRPC.
+pub type Channel = h2::client::SendRequest<Bytes>;
 
 /// A server on a free port.
 pub struct TestServer {
@@ -100,13 +103,19 @@ pub fn framed(message: &[u8]) -> Vec<u8> {
 impl Client {
     pub fn new(target: &str) -> Client {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let endpoint = Endpoint::from_shared(target.replace("grpc://", "http://")).unwrap();
-        let channel = runtime.block_on(endpoint.connect()).unwrap();
+        let address = target.strip_prefix("grpc://").unwrap();
+        let channel = runtime.block_on(async {
+            let stream = TcpStream::connect(address).await.unwrap();
+            let builder = h2::client::Builder::new().initial_window_size(WINDOW).to_owned();
+            let (channel, connection) = builder.handshake(stream).await.unwrap();
+            tokio::spawn(connection);
+            channel
+        });
         Client { runtime, channel }
     }
 
     /// Sends a body of these bytes and reads all that comes back.
-    pub async fn send(channel: &mut Channel, path: &str, headers: &[(&'static str, &str)], body: Vec<u8>) -> Answer {
+    pub async fn send(channel: &Channel, path: &str, headers: &[(&'static str, &str)], body: Vec<u8>) -> Answer {
         let mut request = http::Request::post(format!("http://localhost{path}"));
         if !headers.iter().any(|(name, _)| *name == "content-type") {
             request = request.header("content-type", "application/grpc").header("te", "trailers");
@@ -114,22 +123,27 @@ impl Client {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Body::new(Full::new(Bytes::from(body)))).unwrap();
-        std::future::poll_fn(|cx| channel.poll_ready(cx)).await.unwrap();
-        let response = channel.call(request).await.unwrap();
-        let (head, body) = response.into_parts();
-        let collected = body.collect().await.unwrap();
+        let mut channel = channel.clone().ready().await.unwrap();
+        let (response, mut sender) = channel.send_request(request.body(()).unwrap(), false).unwrap();
+        // An answer that does not need the body may come before the body is sent.
+        let _ = sender.send_data(body.into(), true);
+        let (head, mut body) = response.await.unwrap().into_parts();
+        let mut collected = Vec::new();
+        while let Some(data) = body.data().await {
+            let data = data.unwrap();
+            body.flow_control().release_capacity(data.len()).unwrap();
+            collected.extend(data);
+        }
         Answer {
             http_status: head.status.as_u16(),
             headers: head.headers,
-            trailers: collected.trailers().cloned().unwrap_or_default(),
-            body: collected.to_bytes(),
+            trailers: body.trailers().await.unwrap().unwrap_or_default(),
+            body: collected.into(),
         }
     }
 
     pub fn raw(&self, path: &str, headers: &[(&'static str, &str)], body: Vec<u8>) -> Answer {
-        let mut channel = self.channel.clone();
-        self.runtime.block_on(Client::send(&mut channel, path, headers, body))
+        self.runtime.block_on(Client::send(&self.channel, path, headers, body))
     }
 
     /// One call with a message.
@@ -239,7 +253,7 @@ pub fn constant(name: &str, tensor: &Tensor) -> NodeDef {
 /// `count` (counts its runs in container `c`).
 pub fn sample() -> GraphDef {
     let float = Value::Type(1);
-    let types = Value::List(attr_value::ListValue { r#type: vec![1], ..Default::default() });
+    let types = Value::List(Box::new(attr_value::ListValue { r#type: vec![1], ..Default::default() }));
     graph(vec![
         constant("a", &Tensor::scalar(1.5f32).unwrap()),
         node("x", "Placeholder", &[], &[("dtype", float.clone())]),
@@ -254,7 +268,7 @@ pub fn sample() -> GraphDef {
 
 /// A node that counts its runs in a container.
 pub fn counter(name: &str, container: &str) -> NodeDef {
-    let types = Value::List(attr_value::ListValue { r#type: vec![1], ..Default::default() });
+    let types = Value::List(Box::new(attr_value::ListValue { r#type: vec![1], ..Default::default() }));
     let text = |text: &str| Value::S(Bytes::copy_from_slice(text.as_bytes()));
     let attrs = [("dtypes", types), ("container", text(container)), ("shared_name", text("counter"))];
     node(name, "StageSize", &[], &attrs)

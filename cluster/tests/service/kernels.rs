@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 pub struct Observed {
     /// Runs of `Unstage`, which waits until it is cancelled.
     pub waiting: AtomicUsize,
+    /// Runs of `Unstage` that were cancelled.
+    pub cancelled: AtomicUsize,
     /// Instances of `Rank` kernels: one for each program with that node.
     pub built: AtomicUsize,
 }
@@ -96,7 +98,9 @@ impl AsyncKernel for Wait {
         let step = ctx.step().clone();
         let parked = Arc::new(Mutex::new(Some(ctx)));
         let wake = parked.clone();
+        let observed = self.0.clone();
         let registered = step.cancellation().register(move || {
+            observed.cancelled.fetch_add(1, Ordering::SeqCst);
             if let Some(ctx) = wake.lock().take() {
                 ctx.complete(Err(cancelled!("Dequeue operation was cancelled")));
             }

@@ -1,0 +1,61 @@
+//! The `graphmill` command.
+
+mod client;
+mod devices;
+mod log;
+mod ops;
+mod registry;
+mod serve;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Runs TensorFlow graphs, on this machine and across machines.
+#[derive(Parser)]
+#[command(name = "graphmill", version, arg_required_else_help = true)]
+struct Command {
+    #[command(subcommand)]
+    command: Subcommands,
+}
+
+#[derive(Subcommand)]
+enum Subcommands {
+    Serve(serve::Args),
+    Devices(devices::Args),
+    Ops(ops::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Command::parse().command {
+        Subcommands::Serve(args) => serve::run(args),
+        Subcommands::Devices(args) => devices::run(&args),
+        Subcommands::Ops(args) => ops::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("graphmill: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether the reader of the output has seen enough, as `head` has.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_flags_are_consistent() {
+        Command::command().debug_assert();
+    }
+}
