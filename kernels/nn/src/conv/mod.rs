@@ -1,8 +1,10 @@
 //! Two-dimensional convolution and its gradients.
 
 mod attrs;
+mod direct;
 mod general;
 mod product;
+mod tile;
 
 #[cfg(test)]
 mod tests;
@@ -39,7 +41,8 @@ trait Compute: Scalar {
     ) -> Result<()>;
 }
 
-macro_rules! compute {
+/// Implements [`Compute`] by patches.
+macro_rules! by_patches {
     ($($t:ty),*) => {$(
         impl Compute for $t {
             fn forward(
@@ -61,7 +64,42 @@ macro_rules! compute {
     )*};
 }
 
-compute!(f32, f64, i32);
+by_patches!(f64, i32);
+
+impl Compute for f32 {
+    fn forward(ctx: &Context<'_>, shape: &ConvShape, input: &[f32], filter: &[f32], output: &mut [f32]) -> Result<()> {
+        match direct::forward(ctx, shape, input, filter, output) {
+            Some(done) => done,
+            None => general::forward(ctx, shape, input, filter, output),
+        }
+    }
+
+    fn input_gradient(
+        ctx: &Context<'_>,
+        shape: &ConvShape,
+        filter: &[f32],
+        out_backprop: &[f32],
+        gradient: &mut [f32],
+    ) -> Result<()> {
+        match direct::input_gradient(ctx, shape, filter, out_backprop, gradient) {
+            Some(done) => done,
+            None => general::input_gradient(ctx, shape, filter, out_backprop, gradient),
+        }
+    }
+
+    fn filter_gradient(
+        ctx: &Context<'_>,
+        shape: &ConvShape,
+        input: &[f32],
+        out_backprop: &[f32],
+        gradient: &mut [f32],
+    ) -> Result<()> {
+        match direct::filter_gradient(ctx, shape, input, out_backprop, gradient) {
+            Some(done) => done,
+            None => general::filter_gradient(ctx, shape, input, out_backprop, gradient),
+        }
+    }
+}
 
 /// Which computation, and what it computes from: two tensors, channels last, in the type it is done in.
 #[derive(Clone, Copy)]
