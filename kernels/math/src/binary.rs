@@ -2,8 +2,9 @@
 
 use crate::complex::{self, Part};
 use crate::elementwise::Binary;
-use crate::isa::{Map2, map2};
+use crate::isa::{Map2, call2, map2};
 use crate::number::{Number, Ordered};
+use crate::special;
 use graphmill_runtime::{Context, Kernel, Registry};
 use graphmill_tensor::{Complex32, Complex64, DType, Element, Result, bf16, f16, invalid_argument};
 use num_complex::Complex;
@@ -23,7 +24,7 @@ pub(crate) fn register(r: &mut Registry) {
         PLAIN,
         map2,
         [f32, f64, f16, bf16, Complex32, Complex64, i8, i16, i32, i64, u8],
-        |a, b| { a.plus(b) }
+        |a, b| a.plus(b)
     );
     binary!(
         r,
@@ -127,6 +128,10 @@ pub(crate) fn register(r: &mut Registry) {
     binary!(r, Binary, "BitwiseXor", PLAIN, map2, [i8, i16, i32, i64, u8, u16, u32, u64], |a, b| a ^ b);
     binary!(r, Binary, "LeftShift", PLAIN, map2, [i8, i16, i32, i64, u8, u16, u32, u64], |a, b| a << clamped(b));
     binary!(r, Binary, "RightShift", PLAIN, map2, [i8, i16, i32, i64, u8, u16, u32, u64], |a, b| a >> clamped(b));
+    special(r, "Igamma", special::igamma);
+    special(r, "Igammac", special::igammac);
+    special(r, "Zeta", special::zeta);
+    special(r, "Polygamma", special::polygamma);
     r.op("LogicalAnd").kernel(|_| Ok(Binary::new(PLAIN, map2(|a: bool, b: bool| a & b))));
     r.op("LogicalOr").kernel(|_| Ok(Binary::new(PLAIN, map2(|a: bool, b: bool| a | b))));
     r.op("ApproximateEqual").types("T", &[DType::Float]).kernel(|c| {
@@ -137,6 +142,12 @@ pub(crate) fn register(r: &mut Registry) {
         let tolerance = f64::from(c.attrs().float("tolerance")?);
         Ok(ApproximateEqual { body: map2(move |a: f64, b: f64| (a - b).abs() < tolerance) })
     });
+}
+
+fn special(r: &mut Registry, op: &'static str, f: fn(f64, f64) -> f64) {
+    let narrow = move |a: f32, b: f32| f(f64::from(a), f64::from(b)) as f32;
+    r.op(op).types("T", &[DType::Float]).kernel(move |_| Ok(Binary::new(10.0 * CALL, call2(narrow))));
+    r.op(op).types("T", &[DType::Double]).kernel(move |_| Ok(Binary::new(10.0 * CALL, call2(f))));
 }
 
 /// The number of bits to shift by: negative ones and those beyond the width are moved to the nearest valid one.

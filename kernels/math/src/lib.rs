@@ -4,6 +4,7 @@
 mod tables;
 
 mod add_n;
+mod betainc;
 mod binary;
 mod bins;
 mod cast;
@@ -32,6 +33,7 @@ pub fn register(registry: &mut Registry) {
     complex::register(registry);
     gradients::register(registry);
     binary::register(registry);
+    betainc::register(registry);
     division::register(registry);
     compare::register(registry);
     strings::register(registry);

@@ -1,6 +1,7 @@
 //! `MatMul` and `BatchMatMul`.
 
 mod product;
+mod skinny;
 mod vector;
 
 use crate::cast::CastFrom;
@@ -53,10 +54,11 @@ impl MatMul {
     fn check_ranks(&self, x: &Shape, y: &Shape) -> Result<()> {
         match self.form {
             Form::MatMul => {
-                for (i, shape) in [x, y].into_iter().enumerate() {
-                    if shape.rank() != 2 {
-                        return Err(invalid_argument!("In[{i}] ndims must be >= 2"));
-                    }
+                if x.rank() != y.rank() {
+                    return Err(invalid_argument!("In[0] and In[1] has different ndims: {x} vs. {y}"));
+                }
+                if x.rank() != 2 {
+                    return Err(invalid_argument!("In[0] and In[1] ndims must be == 2: {}", x.rank()));
                 }
             }
             Form::Batch => {

@@ -1,6 +1,7 @@
 //! Products of two matrices.
 #![allow(unsafe_code)]
 
+use super::skinny::{MAX_ROWS, Tile, skinny_product};
 use super::vector::{VectorProduct, vector_times_matrix};
 use crate::isa::{Vectorised, vectorised};
 use crate::number::Number;
@@ -43,7 +44,7 @@ pub(crate) trait Multiply: Number {
 }
 
 macro_rules! by_gemm {
-    ($($t:ty, $speed:expr;)*) => {$(
+    ($($t:ty, $speed:expr, $few_rows:expr;)*) => {$(
         impl Multiply for $t {
             const SPEED: f64 = $speed;
 
@@ -56,6 +57,8 @@ macro_rules! by_gemm {
                     // The column of `b` times the transpose of `a`.
                     let product = VectorProduct { vector: b.column_vector(sizes.k), matrix: a.transposed(), length: sizes.k };
                     vector_times_matrix(ctx, product, c);
+                } else if sizes.m <= MAX_ROWS && b.column == 1 {
+                    $few_rows(ctx, sizes, a, b, c);
                 } else {
                     by_blocks(ctx, sizes, a, b, c);
                 }
@@ -65,10 +68,10 @@ macro_rules! by_gemm {
 }
 
 by_gemm! {
-    f32, 60.0;
-    f64, 30.0;
-    Complex32, 15.0;
-    Complex64, 7.0;
+    f32, 60.0, skinny_product::<f32, { <f32 as Tile>::COLUMNS }>;
+    f64, 30.0, skinny_product::<f64, { <f64 as Tile>::COLUMNS }>;
+    Complex32, 15.0, by_blocks;
+    Complex64, 7.0, by_blocks;
 }
 
 impl<'a, T: Number> Matrix<'a, T> {
@@ -96,11 +99,40 @@ impl<'a, T: Number> Matrix<'a, T> {
     }
 }
 
-/// A pointer that threads share; each writes a block of its own.
-struct Target<T>(*mut T);
+/// A slice that threads share; each writes elements of its own.
+pub(crate) struct Target<'a, T> {
+    start: *mut T,
+    slice: std::marker::PhantomData<&'a mut [T]>,
+}
 
-// SAFETY: the users of the pointer write disjoint elements (see `by_blocks`).
-unsafe impl<T: Send> Sync for Target<T> {}
+// SAFETY: elements are reached through unsafe methods alone, whose callers see to it that no two threads meet.
+unsafe impl<T: Send> Sync for Target<'_, T> {}
+
+impl<'a, T> Target<'a, T> {
+    /// Takes hold of a slice.
+    pub fn new(slice: &'a mut [T]) -> Target<'a, T> {
+        Target { start: slice.as_mut_ptr(), slice: std::marker::PhantomData }
+    }
+
+    /// Some elements of the slice.
+    ///
+    /// # Safety
+    /// They are within the slice, and nobody else reaches them while the result is in use.
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn slice(&self, start: usize, length: usize) -> &mut [T] {
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(start), length) }
+    }
+
+    /// The position of an element.
+    ///
+    /// # Safety
+    /// It is within the slice.
+    unsafe fn at(&self, index: usize) -> *mut T {
+        // SAFETY: the caller's promise.
+        unsafe { self.start.add(index) }
+    }
+}
 
 /// Cuts the result into a grid of blocks, one for each thread, and has the `gemm` crate compute each.
 fn by_blocks<T: Multiply>(ctx: &Context<'_>, sizes: Sizes, a: Matrix<'_, T>, b: Matrix<'_, T>, c: &mut [T]) {
@@ -108,8 +140,7 @@ fn by_blocks<T: Multiply>(ctx: &Context<'_>, sizes: Sizes, a: Matrix<'_, T>, b: 
     assert!(a.holds(m, k) && b.holds(k, n) && c.len() >= m * n, "a matrix is smaller than its product needs");
     let work = m as f64 * n as f64 * k as f64 / T::SPEED;
     let (down, across) = grid(sizes, ctx.device().pool().threads());
-    let target = Target(c.as_mut_ptr());
-    let target = &target;
+    let target = Target::new(c);
     ctx.parallel_for(down * across, work / (down * across) as f64, |blocks| {
         for block in blocks {
             let rows = part(m, down, block / across);
@@ -124,7 +155,7 @@ fn by_blocks<T: Multiply>(ctx: &Context<'_>, sizes: Sizes, a: Matrix<'_, T>, b: 
                     rows.len(),
                     columns.len(),
                     k,
-                    target.0.add(rows.start * n + columns.start),
+                    target.at(rows.start * n + columns.start),
                     1,
                     n as isize,
                     false,

@@ -2,6 +2,10 @@
 //!
 //! Methods and coefficients are those of the Cephes library (Stephen L. Moshier), which TensorFlow's kernels use as well.
 
+mod incomplete;
+
+pub(crate) use incomplete::{betainc, igamma, igammac, polygamma, zeta};
+
 use std::f64::consts::PI;
 
 /// The value of a polynomial with these coefficients, highest power first.
@@ -164,4 +168,37 @@ pub(crate) fn digamma(x: f64) -> f64 {
         0.0
     };
     x.ln() - 0.5 / x - series - below - reflection
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() <= 4e-15 * b.abs().max(1e-300)
+    }
+
+    #[test]
+    fn inverses_invert() {
+        for x in [1e-300, 1e-20, 1e-3, 0.1, 0.3, 0.499, 0.5, 0.7, 0.95, 0.999_999] {
+            assert!(close(libm::erf(erfinv(x)), x), "{x}");
+            assert_eq!(erfinv(-x), -erfinv(x));
+        }
+        assert!(close(ndtri(0.975), 1.959_963_984_540_054));
+        assert!((0.5 * libm::erfc(-ndtri(1e-300) * std::f64::consts::FRAC_1_SQRT_2) / 1e-300 - 1.0).abs() < 1e-12);
+        assert_eq!((ndtri(0.0), ndtri(1.0), ndtri(0.5)), (f64::NEG_INFINITY, f64::INFINITY, 0.0));
+        assert_eq!((erfinv(1.0), erfinv(-1.0), erfinv(0.0)), (f64::INFINITY, f64::NEG_INFINITY, 0.0));
+        assert!(ndtri(-0.1).is_nan() && erfinv(1.1).is_nan());
+    }
+
+    #[test]
+    fn digamma_at_known_points() {
+        const EULER: f64 = 0.577_215_664_901_532_9;
+        assert!(close(digamma(1.0), -EULER));
+        assert!(close(digamma(0.5), -EULER - 2.0 * 2f64.ln()));
+        assert!(close(digamma(-0.5), digamma(0.5) + 2.0));
+        assert!(close(digamma(100.5), digamma(99.5) + 1.0 / 99.5));
+        assert!(digamma(-2.0).is_nan());
+        assert_eq!(digamma(0.0), f64::NEG_INFINITY);
+    }
 }
