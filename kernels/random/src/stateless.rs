@@ -94,10 +94,7 @@ fn stream_of_key(key: &Tensor, counter: &Tensor, algorithm: &Tensor) -> Result<P
 }
 
 fn bad_key(key: &Tensor) -> graphmill_tensor::Status {
-    invalid_argument!(
-        "key must have shape [1], not {}. (Note that batched keys are not supported yet.)",
-        key.shape()
-    )
+    invalid_argument!("key must have shape [1], not {}. (Note that batched keys are not supported yet.)", key.shape())
 }
 
 /// Where an op has its stream from: input 1 is a seed, or inputs 1 to 3 are a key, a counter and an algorithm.

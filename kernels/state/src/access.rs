@@ -1,7 +1,9 @@
 //! From an input to the variable it stands for, and locks on several variables at once.
 
 use graphmill_runtime::{Context, ResourceVariable, Variable};
-use graphmill_tensor::{DType, ResourceHandle, Result, Status, Tensor, internal, invalid_argument};
+use graphmill_tensor::{
+    DType, ResourceHandle, Result, Status, Tensor, failed_precondition, internal, invalid_argument,
+};
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -16,9 +18,6 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// Both forms.
-    pub const BOTH: [Form; 2] = [Form::Reference, Form::Resource];
-
     /// The variable that input `i` stands for.
     ///
     /// # Errors
@@ -148,7 +147,7 @@ pub(crate) fn make_unique(tensor: &mut Tensor) -> Result<()> {
 
 /// The error of an op that needs a value where there is none.
 pub(crate) fn uninitialized(variable: &Variable) -> Status {
-    graphmill_tensor::failed_precondition!("Attempting to use uninitialized value {}", variable.name())
+    failed_precondition!("Attempting to use uninitialized value {}", variable.name())
 }
 
 #[cfg(test)]

@@ -53,8 +53,7 @@ impl Kernel for Assign {
 }
 
 fn shapes_differ(variable: &Variable, current: &Shape, value: &Shape) -> Status {
-    let text =
-        format!("Assign requires shapes of both tensors to match. lhs shape= {current} rhs shape= {value}");
+    let text = format!("Assign requires shapes of both tensors to match. lhs shape= {current} rhs shape= {value}");
     if variable.container().is_empty() {
         return invalid_argument!("{text}");
     }

@@ -19,7 +19,8 @@ struct CountUpTo {
 impl CountUpTo {
     fn new(c: &Construction<'_>, form: Form) -> Result<CountUpTo> {
         let dtype = c.dtype("T")?;
-        let limit = if dtype == DType::Int32 { i64::from(c.attrs().int32("limit")?) } else { c.attrs().int("limit")? };
+        let limit =
+            if dtype == DType::Int32 { i64::from(c.attrs().int32("limit")?) } else { c.attrs().int("limit")? };
         Ok(CountUpTo { form, dtype, limit })
     }
 

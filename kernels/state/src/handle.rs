@@ -67,7 +67,8 @@ impl VarHandles {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let mut handles = Vec::with_capacity(n);
         for (((container, name), dtype), shape) in containers.iter().zip(names).zip(dtypes).zip(shapes) {
-            let container = if container.is_empty() { c.device().default_container().to_owned() } else { text(container) };
+            let container =
+                if container.is_empty() { c.device().default_container().to_owned() } else { text(container) };
             let place = Place { container, name: text(name) };
             handles.push(handle_tensor(c.device(), &place, dtype, shape.to_shape())?);
         }

@@ -6,12 +6,16 @@
 mod access;
 mod assign;
 mod count;
+mod gather;
 mod handle;
 mod naming;
 mod number;
 mod optimiser;
 mod reference;
 mod resource;
+mod rows;
+mod scatter;
+mod scatter_nd;
 mod types;
 
 use graphmill_runtime::Registry;
@@ -23,5 +27,8 @@ pub fn register(registry: &mut Registry) {
     resource::register(registry);
     assign::register(registry);
     count::register(registry);
+    gather::register(registry);
+    scatter::register(registry);
+    scatter_nd::register(registry);
     optimiser::register(registry);
 }

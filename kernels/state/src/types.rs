@@ -36,10 +36,6 @@ pub(crate) const REALS: [DType; 12] = [
     DType::UInt64,
 ];
 
-/// Floats and complex numbers.
-pub(crate) const INEXACT: [DType; 6] =
-    [DType::BFloat16, DType::Half, DType::Float, DType::Double, DType::Complex64, DType::Complex128];
-
 /// Types of indices.
 pub(crate) const INDICES: [DType; 2] = [DType::Int32, DType::Int64];
 

@@ -158,7 +158,12 @@ impl Scalar {
             Some(value) => Ok(value),
             None => {
                 let Scalar { label, sign } = self;
-                Err(invalid_argument!("{label} is not a {}scalar{}: {}", sign.adjective(), sign.exception(), tensor.shape()))
+                Err(invalid_argument!(
+                    "{label} is not a {}scalar{}: {}",
+                    sign.adjective(),
+                    sign.exception(),
+                    tensor.shape()
+                ))
             }
         }
     }

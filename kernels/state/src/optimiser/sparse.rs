@@ -4,9 +4,10 @@
 use super::rule::{Field, Rule, Step, same_shape, scalars, slices, variables};
 use super::sweep::sweep;
 use crate::access::{Form, Locked};
+use crate::rows::indices;
 use crate::types::INDICES;
 use graphmill_runtime::{Context, Kernel, Registry};
-use graphmill_tensor::{DType, Result, Shape, Tensor, internal, invalid_argument};
+use graphmill_tensor::{Result, Shape, Tensor, invalid_argument};
 use std::array::from_fn;
 use std::marker::PhantomData;
 
@@ -85,14 +86,11 @@ fn check_shapes(var: &Shape, gradient: &Shape, indices: &Shape) -> Result<()> {
 }
 
 /// The rows that the indices name, all of them below `limit`.
-fn rows(indices: &Tensor, limit: usize) -> Result<Vec<usize>> {
-    let check = |(i, index): (usize, i64)| match usize::try_from(index) {
+fn rows(tensor: &Tensor, limit: usize) -> Result<Vec<usize>> {
+    let indices = indices(tensor)?;
+    let row = |i: usize| match usize::try_from(indices.get(i)) {
         Ok(row) if row < limit => Ok(row),
-        _ => Err(invalid_argument!("Index {index} at offset {i} in indices is out of range")),
+        _ => Err(invalid_argument!("Index {} at offset {i} in indices is out of range", indices.get(i))),
     };
-    match indices.dtype() {
-        DType::Int32 => indices.as_slice::<i32>()?.iter().map(|&i| i64::from(i)).enumerate().map(check).collect(),
-        DType::Int64 => indices.as_slice::<i64>()?.iter().copied().enumerate().map(check).collect(),
-        other => Err(internal!("indices cannot be of type {other}")),
-    }
+    (0..indices.len()).map(row).collect()
 }
