@@ -75,11 +75,18 @@ impl OpRun {
     ///
     /// # Errors
     /// As [`OpRun::run`].
-    pub fn run_values(&self, registry: &Registry, mut inputs: Vec<Value>) -> Result<Outputs> {
-        let device = Arc::new(Device::cpu("/job:localhost/replica:0/task:0", "localhost", 0, 1, IntraOpPool::new(2)));
+    pub fn run_values(&self, registry: &Registry, inputs: Vec<Value>) -> Result<Outputs> {
+        self.run_on(registry, &test_device(), inputs)
+    }
+
+    /// As [`OpRun::run_values`], on a device whose resources the caller looks after.
+    ///
+    /// # Errors
+    /// As [`OpRun::run`].
+    pub fn run_on(&self, registry: &Registry, device: &Arc<Device>, mut inputs: Vec<Value>) -> Result<Outputs> {
         let graph = self.graph(&inputs)?;
         let id = graph.find("op").ok_or_else(|| internal!("the op is not in its graph"))?;
-        run_node(registry, &device, &graph, id, &mut inputs)
+        run_node(registry, device, &graph, id, &mut inputs)
     }
 
     fn graph(&self, inputs: &[Value]) -> Result<Graph> {
@@ -109,6 +116,11 @@ impl OpRun {
         let versions = Some(VersionDef { producer: 2474, ..Default::default() });
         Graph::from_def(&GraphDef { node: nodes, versions, ..Default::default() })
     }
+}
+
+/// A device for tests, with two threads for loops.
+pub fn test_device() -> Arc<Device> {
+    Arc::new(Device::cpu("/job:localhost/replica:0/task:0", "localhost", 0, 1, IntraOpPool::new(2)))
 }
 
 fn run_node(
