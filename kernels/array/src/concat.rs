@@ -93,7 +93,8 @@ impl Kernel for Concat {
             }
             None => {
                 return Err(invalid_argument!(
-                    "ConcatOp : Expected concatenating dimensions in the range [-{rank}, {rank}), but got {given}"
+                    "ConcatOp : Expected concatenating dimensions in the range [{}, {rank}), but got {given}",
+                    -(rank as i64)
                 ));
             }
         };

@@ -46,7 +46,8 @@ impl Gather {
         let batch_dims = if given < 0 { given.saturating_add(index_rank as i64) } else { given };
         let Some(batch_dims) = usize::try_from(batch_dims).ok().filter(|&b| b <= index_rank) else {
             return Err(invalid_argument!(
-                "Expected batch_dims in the range [-{index_rank}, {index_rank}], but got {given}"
+                "Expected batch_dims in the range [{}, {index_rank}], but got {given}",
+                -(index_rank as i64)
             ));
         };
         if batch_dims >= rank {

@@ -97,7 +97,7 @@ mod tests {
             assert_error(run(op("CheckNumerics", Float), &[&x]), first);
             assert_error(run(op("CheckNumericsV2", Float), &[&x]), second);
         }
-        let x = Tensor::vector(&vec![f16::MAX; 100]).unwrap();
+        let x = Tensor::vector(&[f16::MAX; 100]).unwrap();
         assert_eq!(run(op("CheckNumerics", Half), &[&x]).unwrap().num_elements(), 100);
     }
 }

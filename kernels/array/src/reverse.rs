@@ -51,6 +51,9 @@ impl Kernel for Reverse {
         if rank == 0 {
             return reverse(ctx, &[]);
         }
+        if tensor.shape().dim(0) == 0 {
+            return Err(invalid_argument!("Invalid input first dimension. Found 0."));
+        }
         if !dims.shape().is_vector() {
             return Err(invalid_argument!("'dims' must be 1-dimension, not {}", dims.shape().rank()));
         }

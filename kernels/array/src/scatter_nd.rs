@@ -63,13 +63,17 @@ impl Kernel for ScatterNd {
             return Err(invalid_argument!("Shape must be a vector"));
         }
         let shape = crate::args::shape(&integers(sizes)?)?;
-        if !fits_empty(&shape, indices, updates) {
+        // TensorFlow first looks at the number of sizes only.
+        if !goes_with_empty(shape.rank(), indices, updates) {
+            return Err(invalid_argument!("Indices and updates specified for empty output shape"));
+        }
+        check_shapes(&shape, indices, updates, scatter_mismatch)?;
+        if !goes_with_empty(shape.num_elements(), indices, updates) {
             return Err(invalid_argument!(
                 "Indices and updates specified for empty output.  indices shape: {}",
                 indices.shape()
             ));
         }
-        check_shapes(&shape, indices, updates, scatter_mismatch)?;
         let starts = checked_starts(indices, &shape, self.ignore)?;
         let mut output = Tensor::zeros(ctx.output_type(0)?, shape)?;
         apply(ctx, Update::Add, &starts, updates, &mut output)?;
@@ -94,7 +98,7 @@ impl Kernel for Scatter {
         let shape = ctx.input(0)?.shape().clone();
         let (indices, updates) = (ctx.input(1)?, ctx.input(2)?);
         check_ranks(indices, updates)?;
-        if !fits_empty(&shape, indices, updates) {
+        if !goes_with_empty(shape.num_elements(), indices, updates) {
             return Err(invalid_argument!("Indices and updates specified for empty output shape"));
         }
         check_shapes(&shape, indices, updates, update_mismatch)?;
@@ -114,9 +118,12 @@ fn check_ranks(indices: &Tensor, updates: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// An empty target takes no updates.
-fn fits_empty(shape: &Shape, indices: &Tensor, updates: &Tensor) -> bool {
-    shape.num_elements() > 0 || indices.num_elements() == 0 || updates.num_elements() == 0
+/// Whether nothing at all is to be written, or none of target, indices and updates is empty.
+fn goes_with_empty(target: usize, indices: &Tensor, updates: &Tensor) -> bool {
+    match (indices.num_elements(), updates.num_elements()) {
+        (0, 0) => true,
+        (i, u) => target != 0 && i != 0 && u != 0,
+    }
 }
 
 fn check_shapes(

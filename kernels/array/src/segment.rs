@@ -138,10 +138,10 @@ impl Kernel for Unsorted {
         let slice = inner.iter().product();
         match self.0 {
             Reduction::Max => dispatch!(data.dtype(), T in reals => {
-                unsorted::<T>(data, &rows, slice, T::min_value(), &mut output, |a, b| max(b, a))?
+                unsorted::<T>(data, &rows, slice, <T as Bounded>::min_value(), &mut output, |a, b| max(b, a))?
             }),
             Reduction::Min => dispatch!(data.dtype(), T in reals => {
-                unsorted::<T>(data, &rows, slice, T::max_value(), &mut output, |a, b| min(b, a))?
+                unsorted::<T>(data, &rows, slice, <T as Bounded>::max_value(), &mut output, |a, b| min(b, a))?
             }),
             Reduction::Prod => dispatch!(data.dtype(), T in numbers => {
                 unsorted::<T>(data, &rows, slice, T::one(), &mut output, Wrapping::times)?

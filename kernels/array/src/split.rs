@@ -74,12 +74,12 @@ impl SplitV {
     fn sizes(sizes: &Tensor, whole: usize) -> Result<Dims<usize>> {
         let mut sizes = integers(sizes)?;
         let whole = whole as i64;
-        if let [only] = sizes.as_slice() {
-            if *only != whole {
-                return Err(invalid_argument!(
-                    "If there is only one output, it must have the same size as the input. Input size: {whole} output size: {only}"
-                ));
-            }
+        if let [only] = sizes.as_slice()
+            && *only != whole
+        {
+            return Err(invalid_argument!(
+                "If there is only one output, it must have the same size as the input. Input size: {whole} output size: {only}"
+            ));
         }
         let mut unknown = None;
         let mut known = 0i64;
@@ -152,7 +152,7 @@ impl Kernel for Unpack {
         let (shape, count) = (tensor.shape(), ctx.num_outputs());
         let rank = shape.rank();
         let Some(axis) = axis_of(self.axis, rank) else {
-            return Err(invalid_argument!("axis = {} not in [-{rank}, {rank})", self.axis));
+            return Err(invalid_argument!("axis = {} not in [{}, {rank})", self.axis, -(rank as i64)));
         };
         if shape.dim(axis) != count {
             return Err(invalid_argument!("Input shape axis {axis} must equal {count}, got shape {shape}"));

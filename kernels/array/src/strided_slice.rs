@@ -283,7 +283,10 @@ mod tests {
         run(op("StridedSlice", spec.3), &[&counting(dims), &vector(spec.0), &vector(spec.1), &vector(spec.2)])
     }
 
-    const CASES: &[(&[i64], Spec, &[usize], &[i32])] = &[
+    /// The sizes of the input, the slice, the sizes of the result, and its elements when the input counts from 0.
+    type Case = (&'static [i64], Spec, &'static [usize], &'static [i32]);
+
+    const CASES: &[Case] = &[
         (&[5], (&[1], &[4], &[2], [0; 5]), &[2], &[1, 3]),
         (&[5], (&[-1], &[0], &[-2], [0; 5]), &[2], &[4, 2]),
         (&[5], (&[0], &[0], &[-1], [1, 1, 0, 0, 0]), &[5], &[4, 3, 2, 1, 0]),

@@ -39,7 +39,10 @@ fn permutation(tensor: &Tensor, perm: &Tensor) -> Result<Dims<usize>> {
                 seen[axis] = true;
                 axes.push(axis);
             }
-            None => return Err(invalid_argument!("{axis} is out of range [0 .. {rank})")),
+            None => {
+                let from_start = if axis < 0 { axis.saturating_add(rank as i64) } else { axis };
+                return Err(invalid_argument!("{from_start} is out of range [0 .. {rank})"));
+            }
         }
     }
     match seen.iter().position(|seen| !seen) {

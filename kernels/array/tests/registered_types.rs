@@ -1,5 +1,7 @@
 //! The kernels take the element types that TensorFlow's take.
 
+#![allow(clippy::unwrap_used)]
+
 use graphmill_runtime::Registry;
 use graphmill_tensor::DType;
 
@@ -12,8 +14,11 @@ fn dtype(name: &str) -> DType {
     DType::ALL.iter().copied().find(|d| d.name() == name).unwrap()
 }
 
-/// For each op, the combinations of type attributes and types.
-fn table() -> Vec<(&'static str, Vec<Vec<(&'static str, DType)>>)> {
+/// Type attributes and types of one kernel.
+type Combination = Vec<(&'static str, DType)>;
+
+/// For each op, the combinations that have a kernel.
+fn table() -> Vec<(&'static str, Vec<Combination>)> {
     let combination = |text: &'static str| {
         let pairs = text.split(',').filter_map(|pair| pair.split_once('=')).filter(|(_, name)| !name.is_empty());
         pairs.map(|(attr, name)| (attr, dtype(name))).collect()
