@@ -148,8 +148,8 @@ mod tests {
     fn lanes_are_draws_in_a_row_even_over_a_carry() {
         let stream = Philox { counter: u128::from(u64::MAX) - 3, key: [7, 9] };
         let lanes = stream.lanes();
-        for i in 0..LANES {
-            assert_eq!(stream.at(i as u64).words(), [lanes[0][i], lanes[1][i], lanes[2][i], lanes[3][i]]);
+        for draw in 0..LANES {
+            assert_eq!(stream.at(draw as u64).words(), lanes.map(|word| word[draw]));
         }
         let mut words = Words::new(stream);
         let first: Vec<u32> = (0..6).map(|_| words.next()).collect();

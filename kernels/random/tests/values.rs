@@ -1,4 +1,6 @@
 //! The numbers of a seed are TensorFlow's, bit for bit.
+// Helpers of tests may panic as tests may.
+#![allow(clippy::unwrap_used)]
 
 use graphmill_runtime::Registry;
 use graphmill_runtime::testing::OpRun;

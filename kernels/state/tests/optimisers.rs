@@ -1,4 +1,6 @@
 //! The optimisers against numbers of TensorFlow, in both forms.
+// Helpers of tests may panic as tests may.
+#![allow(clippy::unwrap_used)]
 
 use graphmill_runtime::testing::{OpRun, test_device};
 use graphmill_runtime::{Device, Registry, ResourceVariable, Value, Variable};

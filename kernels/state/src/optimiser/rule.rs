@@ -3,7 +3,7 @@
 use crate::number::Number;
 use graphmill_runtime::{Construction, Context, Variable};
 use graphmill_tensor::{
-    Code, Complex32, Complex64, DType, Element, Result, Shape, bf16, f16, internal, invalid_argument,
+    Code, Complex32, Complex64, DType, Element, Result, Shape, Tensor, bf16, f16, internal, invalid_argument,
 };
 use num_traits::Float;
 use smallvec::SmallVec;
@@ -285,10 +285,19 @@ pub(crate) fn same_shape(names: [&str; 2], shapes: [&Shape; 2]) -> Result<()> {
 ///
 /// # Errors
 /// `INTERNAL` if their number or type is wrong.
-pub(crate) fn slices<'t, T: Element, const V: usize>(
-    tensors: SmallVec<[&'t mut graphmill_tensor::Tensor; 4]>,
-) -> Result<[&'t mut [T]; V]> {
-    let slices = tensors.into_iter().map(|t| t.as_mut_slice::<T>()).collect::<Result<SmallVec<[_; 4]>>>()?;
-    let slices: Vec<&mut [T]> = slices.into_vec();
-    slices.try_into().map_err(|_| internal!("an optimiser has another number of variables"))
+pub(crate) fn slices<T: Element, const V: usize>(tensors: SmallVec<[&mut Tensor; 4]>) -> Result<[&mut [T]; V]> {
+    let mut tensors = tensors.into_iter();
+    let mut failed = Ok(());
+    let slices = std::array::from_fn(|_| match tensors.next().map(Tensor::as_mut_slice::<T>) {
+        Some(Ok(slice)) => slice,
+        Some(Err(error)) => {
+            failed = Err(error);
+            &mut []
+        }
+        None => {
+            failed = Err(internal!("an optimiser has too few variables"));
+            &mut []
+        }
+    });
+    failed.map(|()| slices)
 }
