@@ -56,6 +56,8 @@ class Server:
             argv = [sys.executable, "-m", "tests.tf_server", *flags]
         else:
             argv = [self.binary, "serve", *flags]
+        if self.log:
+            self.log.close()
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             _with_parent(argv),
@@ -113,7 +115,6 @@ class Server:
                 self.process.kill()
                 self.process.wait()
         self.process.stdout.close()
-        self.log.close()
 
     def restart(self):
         self.stop()

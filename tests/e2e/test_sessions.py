@@ -1,0 +1,135 @@
+"""Sessions and the state behind them."""
+
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+v1 = tf.compat.v1
+
+
+def variable_graph(name, resource, size=2):
+    graph = tf.Graph()
+    with graph.as_default():
+        variable = v1.Variable(tf.fill([size], 5.0), name=name, use_resource=resource)
+        graph.add_to_collection("variable", variable)
+    return graph, variable
+
+
+@pytest.mark.parametrize("resource", [False, True], ids=["reference", "resource"])
+def test_variables_outlive_their_session(server, resource):
+    graph, variable = variable_graph(f"outlives_{resource}", resource)
+    with v1.Session(server.target, graph=graph) as session:
+        session.run(variable.initializer)
+    graph, variable = variable_graph(f"outlives_{resource}", resource)
+    with v1.Session(server.target, graph=graph) as session:
+        assert session.run(variable).tolist() == [5.0, 5.0]
+
+
+@pytest.mark.parametrize("resource", [False, True], ids=["reference", "resource"])
+def test_reset_clears_variables_and_ends_sessions(server, resource):
+    graph, variable = variable_graph(f"reset_{resource}", resource)
+    session = v1.Session(server.target, graph=graph)
+    session.run(variable.initializer)
+    v1.Session.reset(server.target, ["some_other_container"])
+    with pytest.raises(tf.errors.AbortedError):
+        session.run(variable)
+    with pytest.raises(tf.errors.AbortedError):
+        session.close()
+    with v1.Session(server.target, graph=graph) as session:
+        assert session.run(variable).tolist() == [5.0, 5.0]
+    v1.Session.reset(server.target)
+    with v1.Session(server.target, graph=graph) as session:
+        with pytest.raises((tf.errors.FailedPreconditionError, tf.errors.NotFoundError)):
+            session.run(variable)
+
+
+def test_a_graph_may_grow_between_runs(server):
+    x = v1.placeholder(tf.float32)
+    y = x + 1.0
+    with v1.Session(server.target) as session:
+        for _ in range(20):
+            y = y * 1.0 + 1.0
+            value = session.run(y, {x: 0.0})
+        assert value == 21.0
+
+
+def test_uninitialised_variables_are_reported(server):
+    variable = v1.Variable(1.0, name="never_initialised", use_resource=True)
+    reference = v1.Variable(1.0, name="never_initialised_either", use_resource=False)
+    names = v1.report_uninitialized_variables([variable, reference])
+    with v1.Session(server.target) as session:
+        for each in (variable, reference):
+            with pytest.raises(tf.errors.FailedPreconditionError):
+                session.run(each)
+        assert sorted(session.run(names).tolist()) == [b"never_initialised", b"never_initialised_either"]
+
+
+def test_sessions_run_at_the_same_time(server):
+    results = {}
+
+    def work(number):
+        with tf.Graph().as_default() as graph:
+            x = v1.placeholder(tf.float32, [50, 50])
+            y = tf.matmul(x, x) + float(number)
+        with v1.Session(server.target, graph=graph) as session:
+            results[number] = [session.run(y, {x: np.eye(50)})[0, 0] for _ in range(30)]
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {number: [number + 1.0] * 30 for number in range(8)}
+
+
+def test_one_session_runs_steps_at_the_same_time(server):
+    x = v1.placeholder(tf.float32, [])
+    y = x * 2.0
+    wrong = []
+    with v1.Session(server.target) as session:
+
+        def work(number):
+            for _ in range(50):
+                if session.run(y, {x: number}) != 2.0 * number:
+                    wrong.append(number)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+
+
+def test_large_feeds_and_fetches(server):
+    x = v1.placeholder(tf.float32, [None])
+    value = np.arange(8 << 20, dtype=np.float32)
+    with v1.Session(server.target) as session:
+        np.testing.assert_array_equal(session.run(tf.identity(x), {x: value}), value)
+
+
+def test_devices(server):
+    with v1.Session(server.target) as session:
+        devices = session.list_devices()
+    assert [d.name for d in devices if d.device_type == "CPU"] == ["/job:worker/replica:0/task:0/device:CPU:0"]
+    assert all(d.incarnation != 0 for d in devices)
+
+
+@pytest.mark.parametrize("device", ["/cpu:0", "/device:CPU:0", "/job:worker/task:0/device:cpu:0", "/job:worker"])
+def test_every_spelling_of_the_device(server, device):
+    with tf.device(device):
+        total = tf.constant(1.0) + 2.0
+    with v1.Session(server.target) as session:
+        assert session.run(total) == 3.0
+
+
+def test_a_device_of_a_type_that_is_not_there_needs_soft_placement(server):
+    with tf.device("/device:GPU:0"):
+        total = tf.add(1.0, 2.0, name="on_gpu")
+    with v1.Session(server.target) as session:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="Cannot assign a device for operation"):
+            session.run(total)
+    with v1.Session(server.target, config=v1.ConfigProto(allow_soft_placement=True)) as session:
+        assert session.run(total) == 3.0
