@@ -47,23 +47,44 @@ impl Kernel for RandomShuffle {
         if input.shape().is_scalar() || input.num_elements() <= 1 || rows <= 1 {
             return ctx.set_output(0, input);
         }
-        let order = permutation(Words::new(self.generator.take((rows as u64 - 1).div_ceil(4))), rows);
+        let words = Words::new(self.generator.take((rows as u64 - 1).div_ceil(4)));
         let row = input.num_elements() / rows;
         let mut output = Tensor::alloc(input.dtype(), input.shape().clone())?;
-        output.move_from(&[&input], Rows { order: &order, row })?;
+        if row == 1 {
+            output.move_from(&[&input], Shuffled(words))?;
+        } else {
+            output.move_from(&[&input], Rows { order: &permutation(words, rows), row })?;
+        }
         ctx.set_output(0, output)
     }
 }
 
 /// Fisher and Yates' shuffle from the front, one word a step.
-fn permutation(mut words: Words, n: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..n).collect();
-    for i in 0..n - 1 {
+fn shuffle<E>(mut words: Words, elements: &mut [E]) {
+    for i in 0..elements.len().saturating_sub(1) {
         // TensorFlow counts what is left in 32 bits.
-        let left = ((n - i) as u32).max(1);
-        order.swap(i, i + (words.next() % left) as usize);
+        let left = ((elements.len() - i) as u32).max(1);
+        elements.swap(i, i + (words.next() % left) as usize);
     }
+}
+
+fn permutation(words: Words, n: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..n).collect();
+    shuffle(words, &mut order);
     order
+}
+
+/// The elements of the source in random order.
+struct Shuffled(Words);
+
+impl Mover for Shuffled {
+    type Output = ();
+
+    fn run<E: Clone + Send + Sync>(self, sources: &[&[E]], target: &mut [E]) {
+        let Some(source) = sources.first() else { return };
+        target.clone_from_slice(source);
+        shuffle(self.0, target);
+    }
 }
 
 struct Rows<'a> {

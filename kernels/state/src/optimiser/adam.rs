@@ -2,7 +2,7 @@
 //! Adam and Beyond", ICLR 2018).
 
 use super::dense_ops;
-use super::rule::{Field, Real, Rule, Scalar, Step, any};
+use super::rule::{Field, Real, Rule, Scalar, Step, any, any_spaced};
 use graphmill_runtime::{Construction, Registry};
 use graphmill_tensor::{Complex32, Complex64, Result, bf16, f16};
 
@@ -13,7 +13,7 @@ pub(crate) fn register(registry: &mut Registry) {
 }
 
 const ADAM_SCALARS: [Scalar; 6] =
-    [any("beta1_power"), any("beta2_power"), any("lr"), any("beta1"), any("beta2"), any("epsilon")];
+    [any("beta1_power"), any("beta2_power"), any_spaced("lr"), any("beta1"), any("beta2"), any("epsilon")];
 
 /// Puts the step size, corrected for the bias of both averages, in the place of the learning rate.
 fn with_step_size<T: Field>([beta1_power, beta2_power, lr, beta1, beta2, epsilon]: [T; 6]) -> [T; 6] {
@@ -97,7 +97,7 @@ impl Rule<3, 5> for AdaMax {
     }
 
     fn scalars(&self, _: bool) -> [Scalar; 5] {
-        [any("beta1_power"), any("lr"), any("beta1"), any("beta2"), any("epsilon")]
+        [any("beta1_power"), any_spaced("lr"), any("beta1"), any("beta2"), any("epsilon")]
     }
 }
 

@@ -1,6 +1,6 @@
 //! Gradient descent with momentum (Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML 2013).
 
-use super::rule::{Field, Rule, Scalar, Step, any};
+use super::rule::{Field, Rule, Scalar, Step, any, any_spaced};
 use super::{dense_ops, sparse_ops};
 use graphmill_runtime::{Construction, Registry};
 use graphmill_tensor::{Complex32, Complex64, Result, bf16, f16};
@@ -32,8 +32,8 @@ macro_rules! inputs {
                 Ok($rule { use_nesterov: c.attrs().bool("use_nesterov")? })
             }
 
-            fn scalars(&self, _: bool) -> [Scalar; 2] {
-                [any("lr"), any("momentum")]
+            fn scalars(&self, sparse: bool) -> [Scalar; 2] {
+                [if sparse { any_spaced("lr") } else { any("lr") }, any("momentum")]
             }
         }
     )*};

@@ -1,7 +1,7 @@
 //! RMSProp (Tieleman and Hinton, "Lecture 6.5", 2012), plain and centred by the mean gradient (Graves, "Generating Sequences With
 //! Recurrent Neural Networks", 2013).
 
-use super::rule::{Field, Rule, Scalar, Step, any};
+use super::rule::{Field, Rule, Scalar, Step, any, any_spaced};
 use super::{dense_ops, sparse_ops};
 use graphmill_runtime::{Construction, Registry};
 use graphmill_tensor::{Complex32, Complex64, Result, bf16, f16};
@@ -13,7 +13,10 @@ pub(crate) fn register(registry: &mut Registry) {
     sparse_ops!(registry, "CenteredRMSProp", CenteredRmsProp, [f32 f64 f16 Complex32 Complex64]);
 }
 
-const SCALARS: [Scalar; 4] = [any("lr"), any("rho"), any("momentum"), any("epsilon")];
+fn names(sparse: bool) -> [Scalar; 4] {
+    let lr = if sparse { any("lr") } else { any_spaced("lr") };
+    [lr, any("rho"), any("momentum"), any("epsilon")]
+}
 
 /// `ms += (grad^2 - ms) * (1 - rho); mom = momentum * mom + lr * grad / sqrt(ms + epsilon); var -= mom`
 struct RmsProp;
@@ -26,8 +29,8 @@ impl Rule<3, 4> for RmsProp {
         Ok(RmsProp)
     }
 
-    fn scalars(&self, _: bool) -> [Scalar; 4] {
-        SCALARS
+    fn scalars(&self, sparse: bool) -> [Scalar; 4] {
+        names(sparse)
     }
 }
 
@@ -51,8 +54,8 @@ impl Rule<4, 4> for CenteredRmsProp {
         Ok(CenteredRmsProp)
     }
 
-    fn scalars(&self, _: bool) -> [Scalar; 4] {
-        SCALARS
+    fn scalars(&self, sparse: bool) -> [Scalar; 4] {
+        names(sparse)
     }
 }
 

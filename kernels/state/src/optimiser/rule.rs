@@ -117,6 +117,8 @@ pub(crate) struct Scalar {
     pub label: &'static str,
     /// Which values it may have.
     pub sign: Sign,
+    /// What errors have before the colon: some of TensorFlow's have a space there.
+    pub gap: &'static str,
 }
 
 /// Which values a scalar input may have.
@@ -131,12 +133,17 @@ pub(crate) enum Sign {
 
 /// A scalar that may have any value.
 pub(crate) const fn any(label: &'static str) -> Scalar {
-    Scalar { label, sign: Sign::Any }
+    Scalar { label, sign: Sign::Any, gap: "" }
+}
+
+/// A scalar that may have any value, whose error has a space before the colon.
+pub(crate) const fn any_spaced(label: &'static str) -> Scalar {
+    Scalar { label, sign: Sign::Any, gap: " " }
 }
 
 /// A scalar with a condition on its value.
 pub(crate) const fn signed(label: &'static str, sign: Sign) -> Scalar {
-    Scalar { label, sign }
+    Scalar { label, sign, gap: "" }
 }
 
 impl Scalar {
@@ -157,13 +164,9 @@ impl Scalar {
         match value.filter(|value| self.sign.permits(value.real())) {
             Some(value) => Ok(value),
             None => {
-                let Scalar { label, sign } = self;
-                Err(invalid_argument!(
-                    "{label} is not a {}scalar{}: {}",
-                    sign.adjective(),
-                    sign.exception(),
-                    tensor.shape()
-                ))
+                let Scalar { label, sign, gap } = self;
+                let (adjective, exception) = (sign.adjective(), sign.exception());
+                Err(invalid_argument!("{label} is not a {adjective}scalar{exception}{gap}: {}", tensor.shape()))
             }
         }
     }
