@@ -1,6 +1,7 @@
 //! Kernels for neural networks: convolution, pooling, activations, normalisation, softmax, losses and top-k.
 
 mod activation;
+mod batch_norm;
 mod bias;
 mod conv;
 mod convert;
@@ -16,6 +17,7 @@ use graphmill_runtime::Registry;
 /// Adds this family's kernels.
 pub fn register(registry: &mut Registry) {
     activation::register(registry);
+    batch_norm::register(registry);
     bias::register(registry);
     conv::register(registry);
     lrn::register(registry);

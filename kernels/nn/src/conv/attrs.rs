@@ -130,6 +130,90 @@ impl ConvAttrs {
         Ok(ConvAttrs { dtype, format, padding, strides, dilations: (dilations[rows], dilations[cols]) })
     }
 
+    /// Attributes of the depthwise ops.
+    pub fn depthwise(c: &Construction<'_>) -> Result<ConvAttrs> {
+        let attrs = ConvAttrs::new(c, Code::InvalidArgument)?;
+        if general(attrs.dtype) {
+            return Ok(attrs);
+        }
+        if attrs.strides.0 != attrs.strides.1 {
+            return Err(invalid_argument!(
+                "Current implementation only supports equal length strides in the row and column dimensions."
+            ));
+        }
+        if attrs.format != DataFormat::Nhwc {
+            return Err(unimplemented_op!("Depthwise convolution on CPU is only supported for NHWC format"));
+        }
+        if attrs.dilations != (1, 1) {
+            let dilations: Vec<String> = int32_list(c, "dilations")?.iter().map(i64::to_string).collect();
+            return Err(unimplemented_op!(
+                "Current kernel implementation does not support dilations, received [{}]",
+                dilations.join(" ")
+            ));
+        }
+        Ok(attrs)
+    }
+
+    /// The sizes of a depthwise convolution of `input` with `filter`.
+    pub fn depthwise_shape(&self, input: &Shape, filter: &Shape) -> Result<ConvShape> {
+        if input.rank() == 4 && filter.rank() == 4 {
+            let (_, _, channels) = self.format.axes();
+            if input.dim(channels) != filter.dim(2) {
+                return Err(invalid_argument!(
+                    "input and filter must have the same depth: {} vs {}",
+                    input.dim(channels),
+                    filter.dim(2)
+                ));
+            }
+            return self.forward_shape(input, &in_groups(filter)?);
+        }
+        self.forward_shape(input, filter)
+    }
+
+    /// The sizes of the depthwise convolution whose gradient `out_backprop` is; `label` begins the texts of errors.
+    pub fn depthwise_gradient_shape(
+        &self,
+        label: &str,
+        input: &Shape,
+        filter: &Shape,
+        out_backprop: &Shape,
+    ) -> Result<ConvShape> {
+        for (shape, name) in [(input, "input"), (filter, "filter"), (out_backprop, "out_backprop")] {
+            if shape.rank() != 4 {
+                return Err(invalid_argument!("{label}: {name} must be 4-dimensional"));
+            }
+        }
+        let (rows_at, cols_at, channels_at) = self.format.axes();
+        if input.dim(0) != out_backprop.dim(0) {
+            return Err(invalid_argument!("{label}: input and out_backprop must have the same batch size"));
+        }
+        for (at, text) in [(rows_at, "Input rows too large"), (cols_at, "Input cols too large")] {
+            if i32::try_from(input.dim(at)).is_err() {
+                return Err(invalid_argument!("{text}"));
+            }
+        }
+        let in_depth = input.dim(channels_at);
+        if in_depth != filter.dim(2) {
+            return Err(invalid_argument!("{label}: input and filter must have the same in_depth"));
+        }
+        let filter = in_groups(filter)?;
+        let out_depth = filter.dim(3);
+        if out_depth != out_backprop.dim(channels_at) {
+            return Err(invalid_argument!("{label}: depth_multiplier * in_depth not equal to out_depth"));
+        }
+        let (rows, cols) = self.axes(input, &filter)?;
+        for (name, axis, at) in [("rows", rows, rows_at), ("cols", cols, cols_at)] {
+            let actual = out_backprop.dim(at);
+            if axis.output != actual {
+                return Err(invalid_argument!(
+                    "{label}: Number of {name} of out_backprop doesn't match computed: actual = {actual}, computed = {}",
+                    axis.output
+                ));
+            }
+        }
+        Ok(ConvShape { batch: input.dim(0), rows, cols, in_depth, patch_depth: 1, out_depth })
+    }
+
     fn axes(&self, input: &Shape, filter: &Shape) -> Result<(Axis, Axis)> {
         let (rows, cols, _) = self.format.axes();
         let axis =
@@ -297,12 +381,18 @@ enum Code {
     InvalidArgument,
 }
 
-/// The shape that the vector `filter_sizes` spells out.
-pub(crate) fn filter_shape(label: &str, sizes: &Tensor) -> Result<Shape> {
+/// The shape that a vector of sizes spells out; `name` is what complaints call it.
+pub(crate) fn sizes_shape(name: &str, sizes: &Tensor) -> Result<Shape> {
     if !sizes.shape().is_vector() {
-        return Err(invalid_argument!("{label}: filter_sizes input must be 1-dim, not {}", sizes.shape().rank()));
+        return Err(invalid_argument!("{name} input must be 1-dim, not {}", sizes.shape().rank()));
     }
     shape_from(&sizes.to_i64_vec()?)
+}
+
+/// The filter of a depthwise convolution as that of one in groups of one channel; the elements lie alike.
+fn in_groups(filter: &Shape) -> Result<Shape> {
+    let channels = filter.dim(2).checked_mul(filter.dim(3));
+    Shape::from_dims(&[filter.dim(0), filter.dim(1), 1, channels.unwrap_or(usize::MAX)])
 }
 
 fn shape_from(dims: &[i64]) -> Result<Shape> {

@@ -1,6 +1,7 @@
 //! Two-dimensional convolution and its gradients.
 
 mod attrs;
+mod depthwise;
 mod direct;
 mod general;
 mod product;
@@ -11,7 +12,7 @@ mod tests;
 
 use crate::convert::{channels_last, channels_second, narrowed, widened};
 use crate::window::DataFormat;
-use attrs::{ConvAttrs, ConvShape, filter_shape};
+use attrs::{ConvAttrs, ConvShape, sizes_shape};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Result, Shape, Tensor, bf16, dispatch, internal};
 use product::Scalar;
@@ -120,6 +121,9 @@ fn run<T: Compute>(
     let mut result = Tensor::alloc(T::DTYPE, to)?;
     let (a, b, target) = (a.as_slice::<T>()?, b.as_slice::<T>()?, result.as_mut_slice::<T>()?);
     match step {
+        Step::Forward if depthwise::suits(shape) => depthwise::forward(ctx, shape, a, b, target),
+        Step::InputGradient if depthwise::suits(shape) => depthwise::input_gradient(ctx, shape, a, b, target),
+        Step::FilterGradient if depthwise::suits(shape) => depthwise::filter_gradient(ctx, shape, a, b, target)?,
         Step::Forward => T::forward(ctx, shape, a, b, target)?,
         Step::InputGradient => T::input_gradient(ctx, shape, a, b, target)?,
         Step::FilterGradient => T::filter_gradient(ctx, shape, a, b, target)?,
@@ -204,8 +208,51 @@ impl Kernel for Conv2DBackpropFilter {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
         let (input, out_backprop) = (ctx.input(0)?, ctx.input(2)?);
         let label = "Conv2DCustomBackpropFilter";
-        let filter = filter_shape(label, ctx.input(1)?)?;
+        let filter = sizes_shape(&format!("{label}: filter_sizes"), ctx.input(1)?)?;
         let shape = self.0.gradient_shape(label, input.shape(), &filter, out_backprop.shape())?;
+        let output = compute(ctx, &self.0, Step::FilterGradient, &shape, [input, out_backprop], filter)?;
+        ctx.set_output(0, output)
+    }
+}
+
+/// `DepthwiseConv2dNative(input, filter) -> output`: each channel convolved with filters of its own: `output[n, y, x, c * m + q] =
+/// sum over i, j of input[n, y*s + i*d - p, x*s + j*d - p, c] * filter[i, j, c, q]` with `m` filters a channel.
+struct DepthwiseConv2d(ConvAttrs);
+
+impl Kernel for DepthwiseConv2d {
+    fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
+        let (input, filter) = (ctx.input(0)?, ctx.input(1)?);
+        let shape = self.0.depthwise_shape(input.shape(), filter.shape())?;
+        let to = Shape::from_dims(&[shape.batch, shape.rows.output, shape.cols.output, shape.out_depth])?;
+        let output = compute(ctx, &self.0, Step::Forward, &shape, [input, filter], to)?;
+        ctx.set_output(0, output)
+    }
+}
+
+/// `DepthwiseConv2dNativeBackpropInput(input_sizes, filter, out_backprop) -> output`: the gradient of the input.
+struct DepthwiseBackpropInput(ConvAttrs);
+
+impl Kernel for DepthwiseBackpropInput {
+    fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
+        let (filter, out_backprop) = (ctx.input(1)?, ctx.input(2)?);
+        let label = "DepthwiseConv2DBackpropInput";
+        let input = sizes_shape("Conv2DBackpropInput: input_sizes", ctx.input(0)?)?;
+        let shape = self.0.depthwise_gradient_shape(label, &input, filter.shape(), out_backprop.shape())?;
+        let to = Shape::from_dims(&[shape.batch, shape.rows.input, shape.cols.input, shape.in_depth])?;
+        let output = compute(ctx, &self.0, Step::InputGradient, &shape, [filter, out_backprop], to)?;
+        ctx.set_output(0, output)
+    }
+}
+
+/// `DepthwiseConv2dNativeBackpropFilter(input, filter_sizes, out_backprop) -> output`: the gradient of the filter.
+struct DepthwiseBackpropFilter(ConvAttrs);
+
+impl Kernel for DepthwiseBackpropFilter {
+    fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
+        let (input, out_backprop) = (ctx.input(0)?, ctx.input(2)?);
+        let label = "DepthwiseConv2DBackpropFilter";
+        let filter = sizes_shape("Conv2DBackpropFilter: filter_sizes", ctx.input(1)?)?;
+        let shape = self.0.depthwise_gradient_shape(label, input.shape(), &filter, out_backprop.shape())?;
         let output = compute(ctx, &self.0, Step::FilterGradient, &shape, [input, out_backprop], filter)?;
         ctx.set_output(0, output)
     }
@@ -223,4 +270,16 @@ pub(crate) fn register(registry: &mut Registry) {
         .op("Conv2DBackpropFilter")
         .types("T", floats)
         .kernel(|c: &Construction<'_>| ConvAttrs::filter_gradient(c).map(Conv2DBackpropFilter));
+    registry
+        .op("DepthwiseConv2dNative")
+        .types("T", floats)
+        .kernel(|c: &Construction<'_>| ConvAttrs::depthwise(c).map(DepthwiseConv2d));
+    registry
+        .op("DepthwiseConv2dNativeBackpropInput")
+        .types("T", floats)
+        .kernel(|c: &Construction<'_>| ConvAttrs::depthwise(c).map(DepthwiseBackpropInput));
+    registry
+        .op("DepthwiseConv2dNativeBackpropFilter")
+        .types("T", floats)
+        .kernel(|c: &Construction<'_>| ConvAttrs::depthwise(c).map(DepthwiseBackpropFilter));
 }

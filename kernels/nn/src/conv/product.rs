@@ -38,6 +38,8 @@ impl View {
 pub(crate) trait Scalar: Element {
     /// The sum; integers wrap.
     fn plus(self, other: Self) -> Self;
+    /// The product; integers wrap.
+    fn times(self, other: Self) -> Self;
 
     /// `target = a * b`, or `target += a * b` if `add`; `m`, `n`, `k` are rows and columns of the target and the inner size.
     fn product(
@@ -55,6 +57,11 @@ macro_rules! gemm_scalar {
             #[inline(always)]
             fn plus(self, other: $t) -> $t {
                 self + other
+            }
+
+            #[inline(always)]
+            fn times(self, other: $t) -> $t {
+                self * other
             }
 
             fn product(
@@ -88,6 +95,11 @@ impl Scalar for i32 {
     #[inline(always)]
     fn plus(self, other: i32) -> i32 {
         self.wrapping_add(other)
+    }
+
+    #[inline(always)]
+    fn times(self, other: i32) -> i32 {
+        self.wrapping_mul(other)
     }
 
     fn product(

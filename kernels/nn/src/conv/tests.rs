@@ -282,3 +282,32 @@ fn shapes_and_attributes_are_refused_with_tensorflows_words() {
     let short = run(valid.op("Conv2DBackpropInput", "NHWC"), DType::Float, inputs).unwrap();
     assert_eq!(short.shape().dims(), [1, 3, 3, 2]);
 }
+
+#[test]
+fn depthwise_is_a_convolution_in_groups_of_one() {
+    for (multiple, dtype) in [(1, DType::Float), (3, DType::Float), (2, DType::Half), (2, DType::Double)] {
+        let case = Case { groups: 4, out_depth: 4 * multiple, stride: (2, 2), ..PLAIN };
+        let (input, filter) = (values(case.input_dims(), 5), values(case.filter_dims(), 3));
+        let gradient = values(case.output_dims(), 7);
+        let mut output = vec![0.0; gradient.len()];
+        let (mut d_input, mut d_filter) = (vec![0.0; input.len()], vec![0.0; filter.len()]);
+        case.each(|i, f, o| {
+            output[o] += input[i] * filter[f];
+            d_input[i] += filter[f] * gradient[o];
+            d_filter[f] += input[i] * gradient[o];
+        });
+        let filter_dims = [3, 3, 4, multiple];
+        let input = tensor(case.input_dims(), &input, dtype);
+        let filter = tensor(filter_dims, &filter, dtype);
+        let gradient = tensor(case.output_dims(), &gradient, dtype);
+        let op = |suffix: &str| case.op(&format!("DepthwiseConv2dNative{suffix}"), "NHWC");
+        assert!(same(&run(op(""), dtype, vec![input.clone(), filter.clone()]).unwrap(), &output));
+        let inputs = vec![sizes(case.input_dims()), filter, gradient.clone()];
+        assert!(same(&run(op("BackpropInput"), dtype, inputs).unwrap(), &d_input));
+        let inputs = vec![input.clone(), sizes(filter_dims), gradient.clone()];
+        assert!(same(&run(op("BackpropFilter"), dtype, inputs).unwrap(), &d_filter));
+        let inputs = vec![input, sizes([3, 3, 3, multiple]), gradient];
+        let error = run(op("BackpropFilter"), dtype, inputs).unwrap_err();
+        assert_eq!(error.message(), "DepthwiseConv2DBackpropFilter: input and filter must have the same in_depth");
+    }
+}
