@@ -56,6 +56,8 @@ class Check:
     rtol: float = 0
     atol: float = 0
     shapes_only: bool = False
+    zeros: bool = False
+    more: bool = False
 
 
 @dataclasses.dataclass
@@ -90,14 +92,17 @@ def op(name, inputs=(), **options):
     full: every dtype combination. ulp (relative) and abs_ulp (absolute): tolerance for inexact outputs in multiples of
     the dtype's epsilon; rtol, atol: the same as plain numbers; exact without any of them.
     either: the case may fail, if it does so on both servers with one code.
-    shapes_only: compare dtype and shape, not values. fetch: output positions to fetch. text: compare the error text.
+    zeros: 0.0 and -0.0 count as equal. shapes_only: compare dtype and shape, not values. fetch: output positions to fetch. text: compare the error text.
     """
-    _row(name, inputs, options, Check(**_take(options, "ulp", "abs_ulp", "rtol", "atol", "shapes_only", "either")))
+    _row(name, inputs, options, Check(**_take(options, "ulp", "abs_ulp", "rtol", "atol", "shapes_only", "either", "zeros")))
 
 
-def bad(name, inputs=(), code=None, text=False, **options):
-    """A row whose cases must fail on both servers with one code (`code`, where given) and, with text, one message."""
-    _row(name, inputs, options, Check(fails=True, code=code, text=text))
+def bad(name, inputs=(), code=None, text=False, more=False, **options):
+    """A row whose cases must fail on both servers with one code (`code`, where given) and, with text, one message.
+
+    more: what TensorFlow's CPU kernel merely lacks, ours may have.
+    """
+    _row(name, inputs, options, Check(fails=True, code=code, text=text, more=more))
 
 
 def program(name, build, ops=(), fails=False, code=None, text=False, **options):
@@ -106,7 +111,7 @@ def program(name, build, ops=(), fails=False, code=None, text=False, **options):
     Keywords with a list of dtypes are expanded and handed to `build`. `ops` are the ops whose dtypes it covers: names,
     or pairs of a name and a function from the keywords to that op's attributes.
     """
-    check = Check(fails=fails, code=code, text=text, **_take(options, "ulp", "abs_ulp", "rtol", "atol", "shapes_only", "either"))
+    check = Check(fails=fails, code=code, text=text, **_take(options, "ulp", "abs_ulp", "rtol", "atol", "shapes_only", "either", "zeros"))
     where = _caller()
     family_name = _family[0]
 

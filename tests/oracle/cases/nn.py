@@ -4,8 +4,8 @@ from tests.oracle.table import *  # noqa: F403
 from tests.oracle.values import *  # noqa: F403
 
 ACTIVATIONS = {
-    "Relu": {},
-    "Relu6": {},
+    "Relu": {"zeros": True},
+    "Relu6": {"zeros": True},
     "LeakyRelu": {"ulp": 2},
     "Elu": {"ulp": 8, "abs_ulp": 1},
     "Selu": {"ulp": 8, "abs_ulp": 2},
@@ -20,7 +20,7 @@ for name, tolerance in ACTIVATIONS.items():
     for values in (shape(3, 7), shape(5, 13, low=-1, high=1), scalar(), empty(), large()):
         op(name, inputs=[values], **tolerance)
     op(name, inputs=[special()], **tolerance)
-    gradient = {**tolerance, "abs_ulp": 2} if tolerance else {}
+    gradient = {**tolerance, "abs_ulp": 8} if "ulp" in tolerance else {}
     for values in (shape(3, 7), shape(5, 13, low=-1, high=1), scalar(), empty(), large()):
         op(f"{name}Grad", inputs=[values, values], **gradient)
     op(f"{name}Grad", T=FLOATS, inputs=[shape(25), special()], **gradient)
@@ -46,7 +46,6 @@ for layout in ("NHWC", "NCHW"):
         bad("BiasAddGrad", T=["float"], inputs=[shape(*value)], data_format=layout, code=INVALID_ARGUMENT, text=True)
 bad("BiasAddV1", T=["float"], inputs=[shape(2, 3), shape(2)], code=INVALID_ARGUMENT, text=True)
 
-CONV = {"ulp": 16, "abs_ulp": 4096}
 # input (N, H, W, C), filter (H, W, C, out), strides, dilations
 CONVOLUTIONS = [
     ((2, 5, 6, 3), (3, 3, 3, 4), (1, 1), (1, 1)),
@@ -78,14 +77,17 @@ def convolution(dims, window, strides, dilations, padding, pads=(0,) * 8, **type
         output_size(dims[i], window[i - 1], strides[i - 1], dilations[i - 1], padding, pads[2 * i : 2 * i + 2])
         for i in (1, 2)
     ]
-    result = shape(dims[0], *out, window[3])
-    op("Conv2D", inputs=[shape(*dims), shape(*window)], **common, **types, **CONV)
+    image, kernel, result = (unit(*d) for d in (dims, window, (dims[0], *out, window[3])))
+    # The longest sum of products; TensorFlow adds up half and bfloat16 in their own precision.
+    terms = max(window[0] * window[1] * max(window[2:]), dims[0] * dims[1] * dims[2])
+    close = {"ulp": 16, "abs_ulp": 64 + terms / 4}
+    op("Conv2D", inputs=[image, kernel], **common, **types, **close)
     # TensorFlow's CPU kernels have no gradients of dilated or grouped convolutions, and say so.
     plain = dilations == (1, 1) and dims[3] == window[2]
     row = op if plain else bad
-    tolerance = CONV if plain else {"code": INVALID_ARGUMENT}
-    row("Conv2DBackpropInput", inputs=[list(dims), shape(*window), result], **common, **types, **tolerance)
-    row("Conv2DBackpropFilter", inputs=[shape(*dims), list(window), result], **common, **types, **tolerance)
+    tolerance = close if plain else {"code": INVALID_ARGUMENT, "more": True}
+    row("Conv2DBackpropInput", inputs=[list(dims), kernel, result], **common, **types, **tolerance)
+    row("Conv2DBackpropFilter", inputs=[image, list(window), result], **common, **types, **tolerance)
 
 
 for dims, window, strides, dilations in CONVOLUTIONS:
@@ -110,9 +112,9 @@ for image, window, options in (
     ((2, 5, 6, 3), (3, 3, 3, 4), {"padding": "EXPLICIT"}),
     ((2, 5, 6, 3), (3, 3, 3, 4), {"explicit_paddings": [0, 0, 1, 1, 1, 1, 0, 0]}),
     ((2, 5, 6, 3), (3, 3, 3, 4), {"padding": "EXPLICIT", "explicit_paddings": [0, 0, -1, 1, 1, 1, 0, 0]}),
-    ((2, 3, 5, 6), (3, 3, 3, 4), {"data_format": "NCHW"}),
 ):
     bad("Conv2D", inputs=[shape(*image), shape(*window)], **{**FLAT, **options})
+bad("Conv2D", inputs=[shape(2, 3, 5, 6), shape(3, 3, 3, 4)], data_format="NCHW", code=UNIMPLEMENTED, more=True, **FLAT)
 for sizes, window, back in (
     ([2, 5, 6, 3], (3, 3, 3, 4), (2, 3, 3, 4)),
     ([2, 5, 6, 3], (3, 3, 3, 4), (1, 3, 4, 4)),
@@ -167,8 +169,6 @@ op("MaxPool", T=["float"], inputs=[shape(2, 5, 6, 3)], ksize=[1, 2, 2, 1], strid
 op("MaxPool", T=["float"], inputs=[shape(0, 4, 4, 2)], ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding="VALID", either=True)
 for name in ("MaxPool", "AvgPool"):
     op(name, T=["float"], inputs=[shape(1, 1, 1, 2)], ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding="VALID")
-op("AvgPoolGrad", T=["float"], inputs=[[1, 4, 4, 2], shape(1, 3, 3, 2)], ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1],
-   padding="VALID", ulp=4)
 POOL = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID", "T": ["float"]}
 for name in ("MaxPool", "AvgPool"):
     for dims, options in (
@@ -179,9 +179,9 @@ for name in ("MaxPool", "AvgPool"):
         ((1, 4, 4, 2), {"strides": [2, 2, 2, 1]}),
         ((1, 4, 4, 2), {"strides": [1, 0, 2, 1]}),
         ((1, 4, 4, 2), {"strides": [1, 2, 2]}),
-        ((1, 2, 4, 4), {"data_format": "NCHW"}),
     ):
         bad(name, inputs=[shape(*dims)], **{**POOL, **options})
+    bad(name, inputs=[shape(1, 2, 4, 4)], data_format="NCHW", code=INVALID_ARGUMENT, more=True, **POOL)
 for k, s in (([1, 2, 2], [1, 2, 2, 1]), ([1, 0, 2, 1], [1, 2, 2, 1]), ([1, 2, 2, 1], [1, 2]), ([1, 2, 2, 1], [1, 0, 2, 1])):
     bad("MaxPoolV2", T=["float"], inputs=[shape(1, 4, 4, 2), k, s], padding="VALID")
 for sizes, back in (([1, 4, 4], (1, 2, 2, 2)), ([1, 4, 4, 2], (2, 2, 2)), ([1, -4, 4, 2], (1, 2, 2, 2))):
@@ -235,7 +235,7 @@ for k in (1, 3, 7, 0):
         op("TopKV2", inputs=[values, k], full=k == 3)
 op("TopKV2", T=["float", "int32", "double"], inputs=[large(), 20])
 op("TopKV2", T=["float", "int32", "double"], inputs=[shape(3, 30000), 1])
-op("TopKV2", T=["float"], inputs=[shape(4, 100), 5], sorted=False)
+op("TopKV2", T=["float"], inputs=[shape(4, 100), 5], sorted=False, shapes_only=True)
 op("TopKV2", T=FLOATS, inputs=[np.array([1.0, np.inf, -np.inf, 3.0, 0.0]), 4])
 op("TopKV2", T=["float"], Tk=["int16", "int64"], inputs=[shape(4, 9), 5])
 op("TopKV2", T=["float"], inputs=[shape(0, 3), 2])
