@@ -48,11 +48,7 @@ pub fn run(args: &Args) -> Result<()> {
     writeln!(out, "{:width$}  {:6}  {:>12}  INCARNATION", "NAME", "TYPE", "MEMORY")?;
     for device in &devices {
         let memory = format!("{} MiB", device.memory_limit >> 20);
-        writeln!(
-            out,
-            "{:width$}  {:6}  {memory:>12}  {:016x}",
-            device.name, device.device_type, device.incarnation
-        )?;
+        writeln!(out, "{:width$}  {:6}  {memory:>12}  {:016x}", device.name, device.device_type, device.incarnation)?;
     }
     Ok(())
 }

@@ -12,6 +12,10 @@ pub fn start(level: &str, json: bool) -> Result<()> {
         format!("{level:?} is not a log level; use error, warn, info, debug or trace, or module=level,...")
     })?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    if json { builder.json().init() } else { builder.with_ansi(false).init() }
+    if json {
+        builder.json().init()
+    } else {
+        builder.with_ansi(false).init()
+    }
     Ok(())
 }

@@ -137,11 +137,8 @@ fn types(def: Option<&std::sync::Arc<OpDef>>, kernels: &[Registration]) -> Vec<(
             }
         }
         let all = DType::ALL.iter().filter(|dtype| taken.contains(dtype));
-        let names: Vec<&str> = if all.clone().count() == DType::ALL.len() {
-            vec!["all"]
-        } else {
-            all.map(|dtype| dtype.name()).collect()
-        };
+        let names: Vec<&str> =
+            if all.clone().count() == DType::ALL.len() { vec!["all"] } else { all.map(|dtype| dtype.name()).collect() };
         (attr, names)
     };
     attrs.into_iter().map(of_attr).collect()

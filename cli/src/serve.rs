@@ -70,7 +70,8 @@ pub fn run(args: Args) -> Result<()> {
         inter_op_threads: args.inter_op_threads,
         random: Random::new(),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().context("cannot wait for signals")?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_io().build().context("cannot wait for signals")?;
     // Before the server listens: a signal that comes in between must not kill it halfway.
     let (mut terminate, mut interrupt) = {
         let _runtime = runtime.enter();

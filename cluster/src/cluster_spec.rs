@@ -114,9 +114,9 @@ impl FromStr for ClusterSpec {
             for (position, task) in tasks.split(task_end).enumerate() {
                 match task.split_once('=') {
                     Some((index, address)) => {
-                        let index = index
-                            .parse()
-                            .map_err(|_| invalid_argument!("\"{index}\" is not the index of a task of job \"{job}\""))?;
+                        let index = index.parse().map_err(|_| {
+                            invalid_argument!("\"{index}\" is not the index of a task of job \"{job}\"")
+                        })?;
                         spec.insert(job, index, address)?;
                     }
                     None => {
@@ -183,8 +183,25 @@ mod tests {
     #[test]
     fn nonsense_is_refused() {
         for text in [
-            "", "ps", "ps=", "ps=h", "ps=h:", "ps=h:0", "ps=h:70000", "ps=:1", "=h:1", "1ps=h:1", "ps=h:1;", "ps=h:1;ps=h:2",
-            "ps|x=h:1", "ps|0=h:1;0=h:2", "ps|1=h:1;h:2", "ps=h h:1", "ps|-1=h:1", "ps=a/b:1", "ps=[::g]:1",
+            "",
+            "ps",
+            "ps=",
+            "ps=h",
+            "ps=h:",
+            "ps=h:0",
+            "ps=h:70000",
+            "ps=:1",
+            "=h:1",
+            "1ps=h:1",
+            "ps=h:1;",
+            "ps=h:1;ps=h:2",
+            "ps|x=h:1",
+            "ps|0=h:1;0=h:2",
+            "ps|1=h:1;h:2",
+            "ps=h h:1",
+            "ps|-1=h:1",
+            "ps=a/b:1",
+            "ps=[::g]:1",
         ] {
             assert!(text.parse::<ClusterSpec>().is_err(), "{text}");
         }

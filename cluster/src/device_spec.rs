@@ -90,9 +90,20 @@ mod tests {
     #[test]
     fn names_and_what_they_match() {
         let device = DeviceSpec::parse("/job:worker/replica:0/task:1/device:CPU:0").unwrap();
-        for name in ["", "/", "/job:worker", "/job:worker/task:1", "/device:CPU:0", "/cpu:0", "/CPU:0", "/device:cpu:*",
-            "/device:CPU", "/job:*/task:*", "/job:ps/job:worker", "/device:*:0"]
-        {
+        for name in [
+            "",
+            "/",
+            "/job:worker",
+            "/job:worker/task:1",
+            "/device:CPU:0",
+            "/cpu:0",
+            "/CPU:0",
+            "/device:cpu:*",
+            "/device:CPU",
+            "/job:*/task:*",
+            "/job:ps/job:worker",
+            "/device:*:0",
+        ] {
             assert!(DeviceSpec::parse(name).unwrap().matches(&device), "{name}");
         }
         for name in ["/job:ps", "/task:0", "/device:GPU:0", "/gpu:0", "/cpu:1", "/replica:1", "/device:XLA_CPU:0"] {
@@ -104,9 +115,22 @@ mod tests {
 
     #[test]
     fn malformed_names() {
-        for name in ["cpu:0", "//", "/job", "/job:", "/job:1", "/task:x", "/task:-1", "/task:99999999999", "/foo:1", "/cpu",
-            "/device:", "/device:CPU:x", "/job:a/", "job:a"]
-        {
+        for name in [
+            "cpu:0",
+            "//",
+            "/job",
+            "/job:",
+            "/job:1",
+            "/task:x",
+            "/task:-1",
+            "/task:99999999999",
+            "/foo:1",
+            "/cpu",
+            "/device:",
+            "/device:CPU:x",
+            "/job:a/",
+            "job:a",
+        ] {
             assert_eq!(DeviceSpec::parse(name), None, "{name}");
         }
     }

@@ -1,12 +1,12 @@
 //! The server: sockets, threads, and an end that does not take for ever.
 
+use crate::ServerConfig;
 use crate::config::Identity;
 use crate::grpc::GrpcService;
 use crate::master::Master;
 use crate::services::Services;
 use crate::task::Task;
 use crate::worker::Worker;
-use crate::ServerConfig;
 use graphmill_runtime::Registry;
 use graphmill_tensor::{Result, Status, aborted, internal, invalid_argument, unavailable};
 use std::io;
@@ -67,8 +67,7 @@ impl Server {
         let threads = (config.intra_op_threads, config.inter_op_threads);
         let task = Arc::new(Task::new(&identity.job, identity.task, threads, registry, config.random));
         tracing::info!(task = task.name, port, "listening");
-        let services =
-            Arc::new(Services { master: Master::new(task.clone()), worker: Worker::new(task) });
+        let services = Arc::new(Services { master: Master::new(task.clone()), worker: Worker::new(task) });
         let runtime = Builder::new_multi_thread()
             .worker_threads(std::thread::available_parallelism().map_or(1, usize::from).min(MAX_IO_THREADS))
             .thread_name("io")

@@ -24,9 +24,7 @@ impl Handler for Services {
     type Method = Method;
 
     fn method(&self, path: &str) -> Option<Method> {
-        MasterMethod::from_path(path)
-            .map(Method::Master)
-            .or_else(|| WorkerMethod::from_path(path).map(Method::Worker))
+        MasterMethod::from_path(path).map(Method::Master).or_else(|| WorkerMethod::from_path(path).map(Method::Worker))
     }
 
     async fn call(&self, method: Method, message: Bytes, deadline: Option<Instant>) -> Result<Reply> {

@@ -23,6 +23,7 @@ use parking_lot::{Mutex, RwLock};
 use request_ids::RequestIds;
 use session::Session;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -78,9 +79,7 @@ impl Master {
             MasterMethod::PartialRunSetup
             | MasterMethod::MakeCallable
             | MasterMethod::RunCallable
-            | MasterMethod::ReleaseCallable => {
-                Err(unimplemented_op!("Method {} is not implemented", method.path()))
-            }
+            | MasterMethod::ReleaseCallable => Err(unimplemented_op!("Method {} is not implemented", method.path())),
         }
     }
 
@@ -107,8 +106,8 @@ impl Master {
         }
         loop {
             let handle = Handle(self.task.random.next());
-            if !sessions.by_handle.contains_key(&handle) {
-                sessions.by_handle.insert(handle, Arc::new(session));
+            if let Entry::Vacant(free) = sessions.by_handle.entry(handle) {
+                free.insert(Arc::new(session));
                 return Ok(handle);
             }
         }

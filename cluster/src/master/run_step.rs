@@ -116,7 +116,10 @@ struct CancelOnDrop {
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if let Some(step) = self.step.take() {
-            tracing::debug!(step = step.id(), "Client requested cancellation for RunStep, cancelling worker operations.");
+            tracing::debug!(
+                step = step.id(),
+                "Client requested cancellation for RunStep, cancelling worker operations."
+            );
             step.cancellation().cancel(cancelled!("RunStep was cancelled by its client"));
         }
     }

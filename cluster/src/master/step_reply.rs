@@ -39,10 +39,7 @@ impl Named<'_> {
 ///
 /// # Errors
 /// `RESOURCE_EXHAUSTED` for tensors that do not fit into a message.
-pub(super) fn success<'a>(
-    tensors: impl Iterator<Item = (&'a str, Tensor)>,
-    metadata: &RunMetadata,
-) -> Result<Reply> {
+pub(super) fn success<'a>(tensors: impl Iterator<Item = (&'a str, Tensor)>, metadata: &RunMetadata) -> Result<Reply> {
     let tensors: Vec<Named<'a>> = tensors
         .map(|(name, tensor)| {
             let mut head = tensor.to_proto();

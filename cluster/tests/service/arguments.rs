@@ -16,11 +16,7 @@ fn names_in_a_step() {
     };
     let expect = |failure: Failure, code, text: &str| assert_eq!(failure, (code, text.to_owned()));
     expect(failure(&[], &["nope:0"], &[]), Code::NotFound, "FetchOutputs node nope:0: not found");
-    expect(
-        failure(&[], &["a:3"], &[]),
-        Code::InvalidArgument,
-        "FetchOutputs a:3: output index too large, must be < 1",
-    );
+    expect(failure(&[], &["a:3"], &[]), Code::InvalidArgument, "FetchOutputs a:3: output index too large, must be < 1");
     let (code, text) = failure(&[], &["nothing:0"], &[]);
     assert_eq!(code, Code::InvalidArgument);
     assert!(text.starts_with("Tried to fetch data for 'nothing:0', which produces no output."), "{text}");
@@ -29,7 +25,11 @@ fn names_in_a_step() {
         Code::NotFound,
         "PruneForTargets: Some target nodes not found: neither nope ",
     );
-    expect(failure(&[("zz:0", int.clone())], &["a:0"], &[]), Code::NotFound, "FeedInputs: unable to find feed output zz:0");
+    expect(
+        failure(&[("zz:0", int.clone())], &["a:0"], &[]),
+        Code::NotFound,
+        "FeedInputs: unable to find feed output zz:0",
+    );
     expect(
         failure(&[("a:2", int.clone())], &["b:0"], &[]),
         Code::InvalidArgument,
@@ -102,8 +102,7 @@ fn steps_in_parts_need_a_setup() {
     let client = server.client();
     let handle = client.create(sample());
     let request = RunStepRequest { partial_run_handle: "0".to_owned(), ..step(&handle, &[], &["a:0"], &[]) };
-    let expected =
-        (Code::InvalidArgument, "Must run PartialRunSetup before performing partial runs".to_owned());
+    let expected = (Code::InvalidArgument, "Must run PartialRunSetup before performing partial runs".to_owned());
     assert_eq!(client.run(&request).unwrap_err(), expected);
 }
 

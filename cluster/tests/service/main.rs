@@ -1,4 +1,6 @@
 //! The services over real sockets.
+// Helpers of tests fail as the tests themselves do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod arguments;
 mod framing;

@@ -14,7 +14,8 @@ fn fetches_are_echoed_under_the_names_of_the_request() {
     let server = TestServer::start();
     let client = server.client();
     let handle = client.create(sample());
-    let response = client.run(&step(&handle, &[("x", Tensor::scalar(2f32).unwrap())], &["b", "a:0", "b:0", "a:0"], &[]));
+    let response =
+        client.run(&step(&handle, &[("x", Tensor::scalar(2f32).unwrap())], &["b", "a:0", "b:0", "a:0"], &[]));
     let response = response.unwrap();
     let names: Vec<&str> = response.tensor.iter().map(|tensor| tensor.name.as_str()).collect();
     assert_eq!(names, ["b", "a:0", "b:0"]);
