@@ -184,4 +184,23 @@ mod tests {
         assert_eq!(Locked::new(&list).err().unwrap().message(), "Attempting to use uninitialized value w");
         assert!(list[0].read().is_some());
     }
+
+    #[test]
+    fn callers_with_the_same_variables_in_other_orders_do_not_wait_for_each_other() {
+        let list = variables(&[0.0, 0.0]);
+        let reversed: Vec<_> = list.iter().rev().cloned().collect();
+        std::thread::scope(|scope| {
+            for list in [&list, &reversed] {
+                scope.spawn(move || {
+                    for _ in 0..2000 {
+                        let mut locked = Locked::new(list).unwrap();
+                        for tensor in locked.tensors_mut().unwrap() {
+                            tensor.as_mut_slice::<f32>().unwrap()[0] += 1.0;
+                        }
+                    }
+                });
+            }
+        });
+        assert!(list.iter().all(|v| v.read().unwrap().scalar_value::<f32>().unwrap() == 4000.0));
+    }
 }

@@ -202,6 +202,29 @@ fn shapes_that_do_not_fit_change_nothing() {
 }
 
 #[test]
+fn some_errors_have_a_space_before_the_colon_as_in_tensorflow() {
+    let number = |dims: &[usize]| {
+        let shape = Shape::from_dims(dims).unwrap();
+        Value::Tensor(Tensor::from_slice(shape, &[1f32]).unwrap())
+    };
+    let variables = || {
+        (0..3).map(|_| {
+            let variable = Variable::new("v", DType::Float);
+            variable.write(Tensor::scalar(1f32).unwrap());
+            Value::Ref(Arc::new(variable))
+        })
+    };
+    // lr stands third among the scalars of Adam, and first among those of RMSProp.
+    for (op, scalars, lr) in [("ApplyAdam", 6, 2), ("ApplyRMSProp", 4, 0)] {
+        let mut inputs: Vec<Value> = variables().collect();
+        inputs.extend((0..scalars).map(|i| number(if i == lr { &[1] } else { &[] })));
+        inputs.push(number(&[]));
+        let error = OpRun::new(op).attr_type("T", DType::Float).run_values(&registry(), inputs).unwrap_err();
+        assert_eq!(error.message(), "lr is not a scalar : [1]", "{op}");
+    }
+}
+
+#[test]
 fn a_variable_without_a_value_and_one_that_stands_twice_are_errors() {
     let registry = registry();
     let device = test_device();
