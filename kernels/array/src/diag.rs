@@ -110,7 +110,8 @@ fn check_order(lower: i64, upper: i64) -> Result<()> {
 }
 
 /// The band of diagonals within matrices of this shape, and the shape of the packed form.
-fn band_of(shape: &Shape, lower: i64, upper: i64, alignment: Alignment) -> Result<(Band, Shape)> {
+/// `stop` ends the sentence on a lower bound, which not every kernel does.
+fn band_of(shape: &Shape, (lower, upper): (i64, i64), alignment: Alignment, stop: &str) -> Result<(Band, Shape)> {
     let Some([outer @ .., rows, columns]) = Some(shape.dims()).filter(|d| d.len() >= 2) else {
         return Err(invalid_argument!("input must be at least 2-dim, received shape: {shape}"));
     };
@@ -118,7 +119,7 @@ fn band_of(shape: &Shape, lower: i64, upper: i64, alignment: Alignment) -> Resul
     let inside = |d: i64| (-rows < d && d < columns) || d == 0;
     if !inside(lower) {
         return Err(invalid_argument!(
-            "lower_diag_index is out of bound: {lower}. It must be between {} and {columns}",
+            "lower_diag_index is out of bound: {lower}{stop} It must be between {} and {columns}",
             -rows
         ));
     }
@@ -257,11 +258,11 @@ impl Kernel for MatrixDiagPart {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
         let input = ctx.input(0)?;
         let padded = ctx.num_inputs() > 1;
-        let (lower, upper) = if padded { diagonal_range(ctx.input(1)?)? } else { (0, 0) };
+        let range = if padded { diagonal_range(ctx.input(1)?)? } else { (0, 0) };
         if padded && ctx.input(2)?.num_elements() != 1 {
             return Err(invalid_argument!("Padding must be scalar."));
         }
-        let (band, shape) = band_of(input.shape(), lower, upper, self.0)?;
+        let (band, shape) = band_of(input.shape(), range, self.0, ".")?;
         let mut output = Tensor::zeros(input.dtype(), shape)?;
         let exchange = Exchange { ctx, band: &band, unpack: false, filled: padded };
         if padded {
@@ -283,7 +284,7 @@ impl Kernel for MatrixSetDiag {
         if input.shape().rank() >= 2 && diagonal.shape().is_scalar() {
             return Err(invalid_argument!("diagonal must be at least 1-dim, received shape: {}", diagonal.shape()));
         }
-        let (band, expected) = band_of(input.shape(), lower, upper, self.0)?;
+        let (band, expected) = band_of(input.shape(), (lower, upper), self.0, "")?;
         let given = diagonal.shape();
         let several = lower != upper;
         if several
@@ -390,7 +391,7 @@ impl Kernel for DiagPart {
         let input = ctx.input(0)?;
         let shape = input.shape();
         let half = shape.rank() / 2;
-        if shape.is_scalar() || shape.rank() % 2 != 0 {
+        if shape.rank() % 2 != 0 {
             // The gap is in TensorFlow's text.
             let gap = " ".repeat(41);
             return Err(invalid_argument!(

@@ -161,14 +161,26 @@ impl<I: Element + TryInto<usize>> Mover for GatherMover<'_, '_, I> {
         // A slice is likely not in the cache.
         let cost = 8.0 + inner as f64 * size_of::<E>() as f64 * 0.1;
         self.ctx.parallel_chunks(target, inner, cost, |range, part| {
-            for (slice, place) in range.zip(part.chunks_exact_mut(inner)) {
-                let (row, i) = (slice / count, slice % count);
-                let value = index_of(self.values[row / outer * count + i]);
-                let from = (row * size + value) * inner;
-                match place {
-                    [place] => *place = source[from].clone(),
-                    place => place.clone_from_slice(&source[from..from + inner]),
+            // One row of indices after the other, so that nothing is divided for each slice.
+            let (mut next, mut part) = (range.start, part);
+            while next < range.end {
+                let (row, i) = (next / count, next % count);
+                let here = (count - i).min(range.end - next);
+                let (places, behind) = part.split_at_mut(here * inner);
+                let first = row / outer * count + i;
+                let indices = &self.values[first..first + here];
+                let params = &source[row * size * inner..(row + 1) * size * inner];
+                if inner == 1 {
+                    for (place, &index) in places.iter_mut().zip(indices) {
+                        *place = params[index_of(index)].clone();
+                    }
+                } else {
+                    for (place, &index) in places.chunks_exact_mut(inner).zip(indices) {
+                        let from = index_of(index) * inner;
+                        place.clone_from_slice(&params[from..from + inner]);
+                    }
                 }
+                (next, part) = (next + here, behind);
             }
         });
     }

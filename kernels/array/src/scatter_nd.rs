@@ -20,11 +20,7 @@ enum Update {
 pub(crate) fn register(registry: &mut Registry) {
     let with_string = union(&[BASIC, STRING]);
     registry.op("ScatterNd").types("T", &with_string).types("Tindices", INDEX).kernel(ScatterNd::new);
-    registry
-        .op("ScatterNdNonAliasingAdd")
-        .types("T", BASIC)
-        .types("Tindices", INDEX)
-        .kernel(|c| Scatter::new(c, Update::Add));
+    registry.op("ScatterNdNonAliasingAdd").types("T", BASIC).types("Tindices", INDEX).kernel(Scatter::non_aliasing);
     registry
         .op("TensorScatterUpdate")
         .types("T", &with_string)
@@ -69,10 +65,7 @@ impl Kernel for ScatterNd {
         }
         check_shapes(&shape, indices, updates, scatter_mismatch)?;
         if !goes_with_empty(shape.num_elements(), indices, updates) {
-            return Err(invalid_argument!(
-                "Indices and updates specified for empty output.  indices shape: {}",
-                indices.shape()
-            ));
+            return Err(specified_for_empty(indices));
         }
         let starts = checked_starts(indices, &shape, self.ignore)?;
         let mut output = Tensor::zeros(ctx.output_type(0)?, shape)?;
@@ -85,11 +78,30 @@ impl Kernel for ScatterNd {
 struct Scatter {
     update: Update,
     ignore: bool,
+    /// Whether it is one of the ops whose checks are those of the ops on variables.
+    as_variable: bool,
 }
 
 impl Scatter {
     fn new(construction: &Construction<'_>, update: Update) -> Result<Scatter> {
-        Ok(Scatter { update, ignore: ignores_bad_indices(construction)? })
+        Ok(Scatter { update, ignore: ignores_bad_indices(construction)?, as_variable: false })
+    }
+
+    fn non_aliasing(construction: &Construction<'_>) -> Result<Scatter> {
+        Ok(Scatter { as_variable: true, ..Scatter::new(construction, Update::Add)? })
+    }
+
+    fn check(&self, shape: &Shape, indices: &Tensor, updates: &Tensor) -> Result<()> {
+        check_ranks(indices, updates)?;
+        let mismatch = if self.as_variable { variable_mismatch } else { update_mismatch };
+        if !goes_with_empty(shape.num_elements(), indices, updates) {
+            return Err(if self.as_variable {
+                specified_for_empty(indices)
+            } else {
+                invalid_argument!("Indices and updates specified for empty output shape")
+            });
+        }
+        check_shapes(shape, indices, updates, mismatch)
     }
 }
 
@@ -97,16 +109,16 @@ impl Kernel for Scatter {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
         let shape = ctx.input(0)?.shape().clone();
         let (indices, updates) = (ctx.input(1)?, ctx.input(2)?);
-        check_ranks(indices, updates)?;
-        if !goes_with_empty(shape.num_elements(), indices, updates) {
-            return Err(invalid_argument!("Indices and updates specified for empty output shape"));
-        }
-        check_shapes(&shape, indices, updates, update_mismatch)?;
+        self.check(&shape, indices, updates)?;
         let starts = checked_starts(indices, &shape, self.ignore)?;
         let mut output = ctx.take_input(0)?.into_unique()?;
         apply(ctx, self.update, &starts, ctx.input(2)?, &mut output)?;
         ctx.set_output(0, output)
     }
+}
+
+fn specified_for_empty(indices: &Tensor) -> Status {
+    invalid_argument!("Indices and updates specified for empty output.  indices shape: {}", indices.shape())
 }
 
 fn check_ranks(indices: &Tensor, updates: &Tensor) -> Result<()> {
@@ -158,6 +170,29 @@ fn scatter_mismatch(shape: &Shape, indices: &Shape, updates: &Shape) -> Status {
     }
     invalid_argument!(
         "Dimensions [{depth},{}) of input[shape={shape}] must match dimensions [{outer},{}) of updates[shape={updates}]",
+        shape.rank(),
+        updates.rank()
+    )
+}
+
+/// What the op with the checks of variables says of shapes that do not fit together.
+fn variable_mismatch(shape: &Shape, indices: &Shape, updates: &Shape) -> Status {
+    let outer = indices.rank() - 1;
+    let depth = indices.dim(outer);
+    if indices.dim(0) != updates.dim(0) {
+        return invalid_argument!(
+            "Dimensions [0,1) of indices[shape={indices}] = {} must match dimensions [0,1) of updates[shape={updates}] = {}",
+            indices.dim(0),
+            updates.dim(0)
+        );
+    }
+    if (0..outer).any(|i| indices.dim(i) != updates.dim(i)) {
+        return invalid_argument!(
+            "Dimensions [0,{outer}) of indices[shape={indices}] must match dimensions [0,{outer}) of updates[shape={updates}]"
+        );
+    }
+    invalid_argument!(
+        "Dimensions [{depth},{}) of input[shape={shape}] must match dimensions [{depth},{}) of updates[shape={updates}]",
         shape.rank(),
         updates.rank()
     )

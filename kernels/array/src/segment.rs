@@ -220,6 +220,9 @@ impl Kernel for Sorted {
         let Some(groups) = last.checked_add(1).and_then(|n| usize::try_from(n).ok()) else {
             return Err(invalid_argument!("segment ids must be >= 0"));
         };
+        if groups == 0 && !ids.is_empty() {
+            return Err(invalid_argument!("segment ids must be >= 0"));
+        }
         let shape = data.shape().with_dim(0, groups)?;
         let runs = Sorted::runs(&ids, groups)?;
         let slice = data.shape().stride(0);
