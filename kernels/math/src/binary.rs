@@ -3,7 +3,7 @@
 use crate::complex::{self, Part};
 use crate::elementwise::Binary;
 use crate::isa::{Map2, call2, map2};
-use crate::number::{Number, Ordered};
+use crate::number::{Half, Number, Ordered};
 use crate::special;
 use graphmill_runtime::{Context, Kernel, Registry};
 use graphmill_tensor::{Complex32, Complex64, DType, Element, Result, bf16, f16, invalid_argument};
@@ -64,8 +64,10 @@ pub(crate) fn register(r: &mut Registry) {
     binary!(r, Binary, "DivNoNan", QUOTIENT, call2, [Complex32, Complex64], |a, b| {
         if b == Number::ZERO { b } else { Part::divide(a, b) }
     });
-    binary!(r, Binary, "FloorDiv", PLAIN, map2, floats, |a, b| (a / b).floor());
-    binary!(r, Binary, "TruncateDiv", PLAIN, map2, floats, |a, b| (a / b).trunc());
+    binary!(r, Binary, "FloorDiv", PLAIN, map2, [f32, f64], |a, b| (a / b).floor());
+    binary!(r, Binary, "FloorDiv", PLAIN, map2, [f16, bf16], |a, b| rounded_quotient(a, b, f32::floor));
+    binary!(r, Binary, "TruncateDiv", PLAIN, map2, [f32, f64], |a, b| (a / b).trunc());
+    binary!(r, Binary, "TruncateDiv", PLAIN, map2, [f16, bf16], |a, b| rounded_quotient(a, b, f32::trunc));
     binary!(r, Binary, "FloorMod", CALL, call2, floats, |a, b| {
         let rest = a % b;
         if rest != 0.0 && (b < 0.0) != (rest < 0.0) { rest + b } else { rest }
@@ -74,12 +76,12 @@ pub(crate) fn register(r: &mut Registry) {
     binary!(r, Binary, "TruncateMod", CALL, call2, [f32, f64], |a, b| a % b);
     binary!(r, Binary, "Pow", CALL, call2, floats, |a, b| a.powf(b));
     binary!(r, Binary, "Pow", CALL, call2, [Complex32, Complex64], |a, b| complex_power(a, b));
-    binary!(r, Binary, "Maximum", PLAIN, map2, [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64], |a, b| {
-        a.greater(b)
-    });
-    binary!(r, Binary, "Minimum", PLAIN, map2, [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64], |a, b| {
-        a.lesser(b)
-    });
+    binary!(r, Binary, "Maximum", PLAIN, map2, [f32, f64, i8, i16, i32, i64, u8, u16, u32, u64], |a, b| a.greater(b));
+    // Of zeros of both signs TensorFlow takes the second for the wide floats, the first for these.
+    binary!(r, Binary, "Maximum", PLAIN, map2, [f16, bf16], |a, b| b.greater(a));
+    binary!(r, Binary, "Minimum", PLAIN, map2, [f32, f64, i8, i16, i32, i64, u8, u16, u32, u64], |a, b| a.lesser(b));
+    // Of zeros of both signs TensorFlow takes the second for the wide floats, the first for these.
+    binary!(r, Binary, "Minimum", PLAIN, map2, [f16, bf16], |a, b| b.lesser(a));
     binary!(
         r,
         Binary,
@@ -144,6 +146,12 @@ pub(crate) fn register(r: &mut Registry) {
     });
 }
 
+/// The quotient of 16-bit floats is rounded to 16 bits before it is rounded to an integer.
+#[inline(always)]
+fn rounded_quotient<T: Half>(a: T, b: T, round: impl Fn(f32) -> f32) -> T {
+    T::narrow(round(T::narrow(a.widen() / b.widen()).widen()))
+}
+
 fn special(r: &mut Registry, op: &'static str, f: fn(f64, f64) -> f64) {
     let narrow = move |a: f32, b: f32| f(f64::from(a), f64::from(b)) as f32;
     r.op(op).types("T", &[DType::Float]).kernel(move |_| Ok(Binary::new(10.0 * CALL, call2(narrow))));
@@ -177,13 +185,7 @@ fn clamped<T: Shift>(by: T) -> u32 {
 
 fn complex_power<P: Part>(a: Complex<P>, b: Complex<P>) -> Complex<P> {
     let zero = Complex::new(P::zero(), P::zero());
-    if b == zero {
-        Complex::new(P::one(), P::zero())
-    } else if a == zero {
-        zero
-    } else {
-        (b * complex::log(a)).exp()
-    }
+    if a == zero && b != zero { zero } else { (b * complex::log(a)).exp() }
 }
 
 /// Whether elements differ by less than the attribute `tolerance`. Does not broadcast.

@@ -199,6 +199,20 @@ macro_rules! truth {
             }
         }
 
+        impl CastFrom<Int4> for $t {
+            #[inline(always)]
+            fn cast_from(value: Int4) -> $t {
+                value.get() as $t
+            }
+        }
+
+        impl CastFrom<UInt4> for $t {
+            #[inline(always)]
+            fn cast_from(value: UInt4) -> $t {
+                value.get() as $t
+            }
+        }
+
         impl CastFrom<$t> for UInt4 {
             #[inline(always)]
             fn cast_from(value: $t) -> UInt4 {
@@ -318,6 +332,8 @@ fn plain_body(from: DType, to: DType) -> Option<Body> {
         _ if matches!(to, DType::Float8E5M2 | DType::Float8E4M3FN) => dispatch!(from, T in [f32, f64, f16, bf16] => {
             if to == DType::Float8E5M2 { body::<T, Float8E5M2>() } else { body::<T, Float8E4M3FN>() }
         }),
+        DType::Int4 => dispatch!(to, U in integers => body::<Int4, U>()),
+        DType::UInt4 => dispatch!(to, U in integers => body::<UInt4, U>()),
         _ if matches!(to, DType::Int4 | DType::UInt4) => dispatch!(from, T in integers => {
             if to == DType::Int4 { body::<T, Int4>() } else { body::<T, UInt4>() }
         }),

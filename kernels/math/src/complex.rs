@@ -31,9 +31,6 @@ impl Part for f64 {
     /// Robert L. Smith's method: scaled by the larger part of the divisor.
     fn divide(a: Complex64, b: Complex64) -> Complex64 {
         if b.re.abs() >= b.im.abs() {
-            if b.re == 0.0 && b.im == 0.0 {
-                return Complex64::new(a.re / b.re.abs(), a.im / b.re.abs());
-            }
             let ratio = b.im / b.re;
             let scale = b.re + b.im * ratio;
             Complex64::new((a.re + a.im * ratio) / scale, (a.im - a.re * ratio) / scale)
@@ -49,18 +46,93 @@ fn one<P: Part>() -> Complex<P> {
     Complex::new(P::one(), P::zero())
 }
 
+/// `1 / z`: the conjugate, scaled.
 fn reciprocal<P: Part>(z: Complex<P>) -> Complex<P> {
-    P::divide(one(), z)
+    let quotient = P::divide(one(), z.conj());
+    quotient.conj()
+}
+
+fn rsqrt<P: Part>(z: Complex<P>) -> Complex<P> {
+    if z.re == P::zero() && z.im == P::zero() {
+        return Complex::new(P::infinity(), P::nan());
+    }
+    reciprocal(sqrt(z))
 }
 
 /// `z / |z|`, 0 at 0.
 fn sign<P: Part>(z: Complex<P>) -> Complex<P> {
     let size = z.re.hypot(z.im);
-    if size == P::zero() {
-        return Complex::new(P::zero(), P::zero());
+    let part = |x: P| if x == P::zero() { P::zero() } else { x / size };
+    Complex::new(part(z.re), part(z.im))
+}
+
+/// The square root with a real part that is not negative.
+fn sqrt<P: Part>(z: Complex<P>) -> Complex<P> {
+    if !(z.re.is_finite() && z.im.is_finite()) {
+        return z.sqrt();
     }
-    let scale = P::one() / size;
-    Complex::new(z.re * scale, z.im * scale)
+    if z.re == P::zero() && z.im == P::zero() {
+        return Complex::new(P::zero(), z.im);
+    }
+    let two = P::one() + P::one();
+    let root = ((z.re.abs() + z.re.hypot(z.im)) / two).sqrt();
+    if z.re >= P::zero() {
+        Complex::new(root, z.im / (two * root))
+    } else {
+        Complex::new(z.im.abs() / (two * root), root.copysign(z.im))
+    }
+}
+
+/// `i * z`.
+fn times_i<P: Part>(z: Complex<P>) -> Complex<P> {
+    Complex::new(-z.im, z.re)
+}
+
+/// `-i * z`.
+fn over_i<P: Part>(z: Complex<P>) -> Complex<P> {
+    Complex::new(z.im, -z.re)
+}
+
+/// The inverse functions follow W. Kahan, "Branch cuts for complex elementary functions, or much ado about nothing's sign bit".
+fn asin<P: Part>(z: Complex<P>) -> Complex<P> {
+    let (minus, plus) = (sqrt(one::<P>() - z), sqrt(one::<P>() + z));
+    Complex::new(z.re.atan2((minus * plus).re), real_asinh((minus.conj() * plus).im))
+}
+
+fn acos<P: Part>(z: Complex<P>) -> Complex<P> {
+    let (minus, plus) = (sqrt(one::<P>() - z), sqrt(one::<P>() + z));
+    let two = P::one() + P::one();
+    Complex::new(two * minus.re.atan2(plus.re), real_asinh((plus.conj() * minus).im))
+}
+
+fn asinh<P: Part>(z: Complex<P>) -> Complex<P> {
+    over_i(asin(times_i(z)))
+}
+
+fn acosh<P: Part>(z: Complex<P>) -> Complex<P> {
+    let (minus, plus) = (sqrt(z - one::<P>()), sqrt(z + one::<P>()));
+    let two = P::one() + P::one();
+    Complex::new(real_asinh((minus.conj() * plus).re), two * minus.im.atan2(plus.re))
+}
+
+fn atanh<P: Part>(z: Complex<P>) -> Complex<P> {
+    let two = P::one() + P::one();
+    let (x, y) = (z.re, z.im);
+    let rest = P::one() - x.abs();
+    let real = (two * two * x.abs() / (rest * rest + y * y)).ln_1p() / (two * two);
+    let imaginary = (two * y).atan2(rest * (P::one() + x.abs()) - y * y) / two;
+    Complex::new(real.copysign(x), imaginary)
+}
+
+fn atan<P: Part>(z: Complex<P>) -> Complex<P> {
+    over_i(atanh(times_i(z)))
+}
+
+/// Of a real number, odd and without cancellation near 0.
+fn real_asinh<P: Part>(x: P) -> P {
+    let size = x.abs();
+    let value = (size + size * size / (P::one() + (size * size + P::one()).sqrt())).ln_1p();
+    value.copysign(x)
 }
 
 /// `e^z - 1` without cancellation near 0: the real part is `expm1(re) * cos(im) - 2 sin(im / 2)^2`.
@@ -151,8 +223,8 @@ impl Kernel for ConjVariant {
 pub(crate) fn register(r: &mut Registry) {
     complex_functions! { r,
         "Sign" => |z| sign(z);
-        "Sqrt" => |z| z.sqrt();
-        "Rsqrt" => |z| reciprocal(z.sqrt());
+        "Sqrt" => |z| sqrt(z);
+        "Rsqrt" => |z| rsqrt(z);
         "Reciprocal" => |z| reciprocal(z);
         "Inv" => |z| reciprocal(z);
         "Exp" => |z| z.exp();
@@ -162,15 +234,15 @@ pub(crate) fn register(r: &mut Registry) {
         "Sin" => |z| z.sin();
         "Cos" => |z| z.cos();
         "Tan" => |z| tan(z);
-        "Asin" => |z| z.asin();
-        "Acos" => |z| z.acos();
-        "Atan" => |z| z.atan();
+        "Asin" => |z| asin(z);
+        "Acos" => |z| acos(z);
+        "Atan" => |z| atan(z);
         "Sinh" => |z| z.sinh();
         "Cosh" => |z| z.cosh();
         "Tanh" => |z| tanh(z);
-        "Asinh" => |z| z.asinh();
-        "Acosh" => |z| z.acosh();
-        "Atanh" => |z| z.atanh();
+        "Asinh" => |z| asinh(z);
+        "Acosh" => |z| acosh(z);
+        "Atanh" => |z| atanh(z);
         "Sigmoid" => |z| sigmoid(z);
         "Conj" => |z| z.conj();
     }
@@ -178,8 +250,13 @@ pub(crate) fn register(r: &mut Registry) {
         "Real", map1 => |z| z.re;
         "Imag", map1 => |z| z.im;
         "Angle", call1 => |z| z.im.atan2(z.re);
-        "ComplexAbs", call1 => |z| z.re.hypot(z.im);
     }
+    r.op("ComplexAbs")
+        .types("T", &[DType::Complex64])
+        .kernel(|_| Ok(Convert::new(PLAIN, call1(|z: Complex32| z.re.hypot(z.im)))));
+    r.op("ComplexAbs")
+        .types("T", &[DType::Complex128])
+        .kernel(|_| Ok(Convert::new(PLAIN, call1(|z: Complex64| z.re.hypot(z.im)))));
     r.op("Conj").types("T", &[DType::Variant]).kernel(|_| Ok(ConjVariant));
     r.op("Complex")
         .types("T", &[DType::Float])

@@ -20,24 +20,27 @@ pub(crate) fn register(r: &mut Registry) {
     binary!(r, Paired, "TanhGrad", PLAIN, map2, [f32, f64, f16, bf16, Complex32, Complex64], |y, dy| {
         dy.times(rest(y.times(y)))
     });
-    binary!(r, Paired, "SqrtGrad", PLAIN, map2, floats, |y, dy| guarded(dy, 0.5 * dy / y));
+    binary!(r, Paired, "SqrtGrad", PLAIN, map2, floats, |y, dy| guarded(dy, 0.5 / y * dy));
     binary!(r, Paired, "SqrtGrad", PLAIN, call2, [Complex32], |y, dy| guarded(dy, Part::divide(dy * 0.5, y.conj())));
     binary!(r, Paired, "SqrtGrad", PLAIN, call2, [Complex64], |y, dy| guarded(dy, Part::divide(dy * 0.5, y.conj())));
-    binary!(r, Paired, "RsqrtGrad", PLAIN, map2, floats, |y, dy| guarded(dy, -0.5 * (dy * y) * (y * y)));
+    binary!(r, Paired, "RsqrtGrad", PLAIN, map2, floats, |y, dy| {
+        let scaled = guarded(dy, y * dy);
+        guarded(scaled, -0.5 * (y * y) * scaled)
+    });
     binary!(r, Paired, "RsqrtGrad", PLAIN, map2, [Complex32, Complex64], |y, dy| {
         let y = y.conj();
         guarded(dy, (dy * y) * (y * y) * -0.5)
     });
-    binary!(r, Paired, "ReciprocalGrad", PLAIN, map2, floats, |y, dy| guarded(dy, -(y * y) * dy));
-    binary!(r, Paired, "ReciprocalGrad", PLAIN, map2, [Complex32, Complex64], |y, dy| inverse(y, dy));
-    binary!(r, Paired, "InvGrad", PLAIN, map2, floats, |y, dy| guarded(dy, -(y * y) * dy));
-    binary!(r, Paired, "InvGrad", PLAIN, map2, [Complex32, Complex64], |y, dy| inverse(y, dy));
+    binary!(r, Paired, "ReciprocalGrad", PLAIN, map2, [f32, f64, f16, bf16, Complex32, Complex64], |y, dy| {
+        inverse(y, dy)
+    });
+    binary!(r, Paired, "InvGrad", PLAIN, map2, [f32, f64, f16, bf16, Complex32, Complex64], |y, dy| inverse(y, dy));
 }
 
 #[inline(always)]
 fn inverse<T: Number + std::ops::Neg<Output = T>>(y: T, dy: T) -> T {
     let y = y.conjugate();
-    guarded(dy, -(y.times(y).times(dy)))
+    guarded(dy, (-y.times(y)).times(dy))
 }
 
 /// `1 - x`.

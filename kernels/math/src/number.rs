@@ -30,10 +30,18 @@ impl Half for f16 {
     fn widen(self) -> f32 {
         let bits = u32::from(self.to_bits());
         let magnitude = bits & 0x7fff;
-        // The bits are those of a float that is too small by the difference of the biases, subnormal or not.
-        let scaled = (f32::from_bits(magnitude << 13) * f32::from_bits((127 + 112) << 23)).to_bits();
+        // Rebased to the wider exponent. A subnormal gets an exponent of 1 and loses the implicit bit that this adds by a
+        // subtraction of normal numbers, which works where the processor takes subnormal operands as 0, too.
+        let rebased = (magnitude << 13) + ((127 - 15) << 23);
+        let subnormal = f32::from_bits(rebased + (1 << 23)) - f32::from_bits((127 - 14) << 23);
         let special = (magnitude << 13) | 0x7f80_0000;
-        let value = if magnitude >= 0x7c00 { special } else { scaled };
+        let value = if magnitude >= 0x7c00 {
+            special
+        } else if magnitude < 0x400 {
+            subnormal.to_bits()
+        } else {
+            rebased
+        };
         f32::from_bits(value | ((bits & 0x8000) << 16))
     }
 
@@ -176,16 +184,16 @@ pub(crate) trait Ordered: Element {
     /// Whether this is not a number.
     fn nan(self) -> bool;
 
-    /// The greater one, or a NaN if there is one; of equal ones `self`.
+    /// The greater one, or a NaN if there is one; of equal ones `other`, which zeros of both signs are.
     #[inline(always)]
     fn greater(self, other: Self) -> Self {
-        if other.above(self) || other.nan() { other } else { self }
+        if self.above(other) || self.nan() { self } else { other }
     }
 
-    /// The lesser one, or a NaN if there is one; of equal ones `self`.
+    /// The lesser one, or a NaN if there is one; of equal ones `other`.
     #[inline(always)]
     fn lesser(self, other: Self) -> Self {
-        if self.above(other) || other.nan() { other } else { self }
+        if other.above(self) || self.nan() { self } else { other }
     }
 }
 

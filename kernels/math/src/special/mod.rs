@@ -111,15 +111,17 @@ pub(crate) fn ndtri(p: f64) -> f64 {
 
 /// The inverse of the error function; infinite at -1 and 1, NaN beyond.
 pub(crate) fn erfinv(x: f64) -> f64 {
-    if x.abs() < 0.5 {
+    let size = x.abs();
+    let y = if size < 0.5 {
         // One Newton step recovers the digits that 0.5 * (x + 1) loses near 0.
-        let y = ndtri(0.5 * (x + 1.0)) * std::f64::consts::FRAC_1_SQRT_2;
+        let y = ndtri(0.5 * (size + 1.0)) * std::f64::consts::FRAC_1_SQRT_2;
         let slope = 2.0 / PI.sqrt() * (-y * y).exp();
-        return y - (libm::erf(y) - x) / slope;
-    }
-    // The upper tail is computed as the lower one, where small differences from 1 are kept.
-    let tail = -ndtri(0.5 * (1.0 - x.abs())) * std::f64::consts::FRAC_1_SQRT_2;
-    tail.copysign(x)
+        y - (libm::erf(y) - size) / slope
+    } else {
+        // The upper tail is computed as the lower one, where small differences from 1 are kept.
+        -ndtri(0.5 * (1.0 - size)) * std::f64::consts::FRAC_1_SQRT_2
+    };
+    y.copysign(x)
 }
 
 /// The derivative of the logarithm of the gamma function. NaN at the negative integers and at 0, as in TensorFlow.
@@ -138,7 +140,7 @@ pub(crate) fn digamma(x: f64) -> f64 {
     if x <= 0.0 {
         let floor = x.floor();
         if x == floor {
-            return if x == 0.0 { f64::NEG_INFINITY } else { f64::NAN };
+            return f64::NAN;
         }
         // The distance to the nearest integer.
         let mut distance = x - floor;
@@ -196,9 +198,8 @@ mod tests {
         const EULER: f64 = 0.577_215_664_901_532_9;
         assert!(close(digamma(1.0), -EULER));
         assert!(close(digamma(0.5), -EULER - 2.0 * 2f64.ln()));
-        assert!(close(digamma(-0.5), digamma(0.5) + 2.0));
+        assert!((digamma(-0.5) - 0.036_489_973_978_576_52).abs() < 1e-15);
         assert!(close(digamma(100.5), digamma(99.5) + 1.0 / 99.5));
-        assert!(digamma(-2.0).is_nan());
-        assert_eq!(digamma(0.0), f64::NEG_INFINITY);
+        assert!(digamma(-2.0).is_nan() && digamma(0.0).is_nan());
     }
 }
