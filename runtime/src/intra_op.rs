@@ -5,6 +5,7 @@
 //! thread which the system has not scheduled.
 #![allow(unsafe_code)]
 
+use crate::denormals::FlushDenormals;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
@@ -217,6 +218,7 @@ impl Drop for Workers {
 }
 
 fn worker(shared: &Shared, index: usize) {
+    let _flush = FlushDenormals::on();
     let slot = &shared.slots[index];
     let mut idle_since = Instant::now();
     loop {

@@ -1,6 +1,7 @@
 //! Running graphs: kernels and their registry, devices, resources, the executor and cancellation.
 
 mod cancellation;
+mod denormals;
 mod device;
 mod executor;
 mod intra_op;

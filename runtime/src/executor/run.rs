@@ -1,5 +1,6 @@
 //! One run of a program.
 
+use crate::denormals::FlushDenormals;
 use crate::executor::frame::FrameInstance;
 use crate::executor::program::{Action, Program, ProgramNode};
 use crate::executor::threads::Threads;
@@ -97,6 +98,7 @@ impl Run {
             inbox: Mutex::new(Inbox { completions: Vec::new(), driven: true }),
         });
         if program.cost().is_some_and(|cost| cost < SHORT) {
+            let _flush = FlushDenormals::on();
             run.drive(BORROWED_SLICE);
         } else {
             threads.spawn(move || run.drive(SLICE));

@@ -1,5 +1,6 @@
 //! The threads on which steps run.
 
+use crate::denormals::FlushDenormals;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -75,6 +76,7 @@ impl Drop for Threads {
 }
 
 fn work(queue: &Queue) {
+    let _flush = FlushDenormals::on();
     let mut state = queue.state.lock();
     loop {
         if let Some(job) = state.jobs.pop_front() {
