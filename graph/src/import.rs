@@ -274,7 +274,7 @@ fn find_op(functions: &FunctionLibrary, name: &str) -> Result<Arc<OpDef>> {
 }
 
 /// The error for an op that is neither known nor a function.
-fn unknown_op(name: &str) -> Status {
+pub(crate) fn unknown_op(name: &str) -> Status {
     static HOST: LazyLock<String> = LazyLock::new(|| {
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         if name.trim().is_empty() { "localhost".to_owned() } else { name.trim().to_owned() }

@@ -3,12 +3,12 @@
 use super::heavy;
 use super::session::Session;
 use crate::task::Task;
-use graphmill_graph::{Graph, Signature, prune};
-use graphmill_runtime::Program;
-use graphmill_tensor::{Result, internal};
-use graphmill_wire::tensorflow::RunStepRequest;
+use graphmill_graph::{Graph, Signature, lower, prune};
+use graphmill_runtime::{Port, Program};
+use graphmill_tensor::{Result, Tensor, internal, invalid_argument};
+use graphmill_wire::tensorflow::{RunStepRequest, TensorProto};
 use parking_lot::{Mutex, RwLock};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use tokio::sync::OnceCell;
@@ -37,10 +37,60 @@ pub(super) struct PreparedRequest {
     fetches: Box<[String]>,
     targets: Box<[String]>,
     pub run: Arc<Prepared>,
-    /// For each feed of the program, its number in the request. Feeds that nothing needs are not in it.
-    pub feed_order: Box<[usize]>,
-    /// Each fetch under a name of its own: its number in the request and in the program.
-    pub fetch_order: Box<[(usize, usize)]>,
+    pub order: Order,
+    /// The numbers of the request's fetches, without those whose name came before.
+    pub distinct_fetches: Box<[usize]>,
+}
+
+/// How lists of names relate to the ports of a program.
+pub(super) struct Order {
+    /// For each feed of the program, its number in the list. Feeds that nothing needs are not in it.
+    feeds: Box<[usize]>,
+    /// For each fetch of the list, its number in the program.
+    fetches: Box<[usize]>,
+}
+
+impl Order {
+    /// # Errors
+    /// `INTERNAL` if the program takes or lacks what the lists do not have.
+    pub fn new(program: &Program, feeds: &[String], fetches: &[String]) -> Result<Order> {
+        let number: HashMap<String, usize> =
+            feeds.iter().enumerate().map(|(at, name)| (Signature::tensor_name(name), at)).collect();
+        let feed = |port: &Port| number.get(&port.name).copied();
+        let feeds = program.feeds().iter().map(feed).collect::<Option<Box<[usize]>>>();
+
+        let ports: HashMap<&str, usize> =
+            program.fetches().iter().enumerate().map(|(at, port)| (port.name.as_str(), at)).collect();
+        let fetch = |name: &String| ports.get(Signature::tensor_name(name).as_str()).copied();
+        let fetches = fetches.iter().map(fetch).collect::<Option<Box<[usize]>>>();
+        match (feeds, fetches) {
+            (Some(feeds), Some(fetches)) => Ok(Order { feeds, fetches }),
+            _ => Err(internal!("The program does not fit the request")),
+        }
+    }
+
+    /// The feeds of a request in the order of the program. Those that the program does not need have to be well formed too.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` naming the first one that is not.
+    pub fn feeds<'a>(&self, feeds: impl Iterator<Item = Option<&'a TensorProto>>) -> Result<Vec<Tensor>> {
+        let mut tensors = feeds
+            .enumerate()
+            .map(|(at, feed)| match feed.map(Tensor::from_proto) {
+                Some(Ok(tensor)) => Ok(Some(tensor)),
+                _ => Err(invalid_argument!("Invalid TensorProto for feed value {at}")),
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let take = |&at: &usize| tensors.get_mut(at).and_then(Option::take);
+        let ordered = self.feeds.iter().map(take).collect::<Option<Vec<Tensor>>>();
+        ordered.ok_or_else(|| internal!("The program takes a feed that the request lacks"))
+    }
+
+    /// The value of a fetch among the outputs of the program.
+    pub fn fetch(&self, number: usize, outputs: &[Tensor]) -> Result<Tensor> {
+        let output = self.fetches.get(number).and_then(|&port| outputs.get(port));
+        output.cloned().ok_or_else(|| internal!("The step has given too few tensors"))
+    }
 }
 
 impl PreparedRequest {
@@ -85,7 +135,7 @@ impl Session {
         let feeds: Vec<String> = request.feed.iter().map(|feed| feed.name.clone()).collect();
         let signature = Signature::new(feeds.clone(), request.fetch.clone(), request.target.clone());
         let cell = self.prepared.runs.lock().entry(signature.clone()).or_default().clone();
-        let prepared = cell.get_or_try_init(|| self.build(task, signature.clone())).await;
+        let prepared = cell.get_or_try_init(|| self.build(task, self.graph(), signature.clone())).await;
         let run = match prepared {
             Ok(run) => run.clone(),
             Err(error) => {
@@ -96,7 +146,14 @@ impl Session {
                 return Err(error);
             }
         };
-        let arranged = Arc::new(arrange(run, feeds, request)?);
+        let arranged = Arc::new(PreparedRequest {
+            order: Order::new(&run.program, &feeds, &request.fetch)?,
+            feeds: feeds.into(),
+            fetches: request.fetch.as_slice().into(),
+            targets: request.target.as_slice().into(),
+            distinct_fetches: distinct(&request.fetch),
+            run,
+        });
         let mut requests = self.prepared.requests.write();
         if requests.len() >= MAX_REQUESTS {
             requests.clear();
@@ -105,11 +162,19 @@ impl Session {
         Ok(arranged)
     }
 
-    async fn build(self: &Arc<Self>, task: &Arc<Task>, signature: Signature) -> Result<Arc<Prepared>> {
-        let graph = self.graph();
+    /// Prepares a run of a graph, which is that of the session or was made of it.
+    ///
+    /// # Errors
+    /// As [`Session::prepare`].
+    pub(super) async fn build(
+        self: &Arc<Self>,
+        task: &Arc<Task>,
+        graph: Arc<Graph>,
+        signature: Signature,
+    ) -> Result<Arc<Prepared>> {
         let (session, task) = (self.clone(), task.clone());
         heavy::run(graph.len(), move || {
-            let graph = prune(&graph, &signature, &task.client_device())?;
+            let graph = lower(prune(&graph, &signature, &task.client_device())?)?;
             let program = Program::build(&graph, &task.registry, &session.device, &session.kernels)?;
             Ok(Arc::new(Prepared { program: Arc::new(program), graph }))
         })
@@ -117,29 +182,8 @@ impl Session {
     }
 }
 
-/// Relates the names of a request to the ports of its program.
-fn arrange(run: Arc<Prepared>, feeds: Vec<String>, request: &RunStepRequest) -> Result<PreparedRequest> {
-    let number: HashMap<String, usize> =
-        feeds.iter().enumerate().map(|(at, name)| (Signature::tensor_name(name), at)).collect();
-    let port = |name: &String| number.get(name).copied();
-    let feed_order = run.program.feeds().iter().map(|feed| port(&feed.name)).collect::<Option<Box<[usize]>>>();
-
-    let ports = run.program.fetches();
-    let port_of: HashMap<&str, usize> = ports.iter().enumerate().map(|(at, port)| (port.name.as_str(), at)).collect();
-    let mut fetch_order = Vec::with_capacity(request.fetch.len());
-    let mut seen = std::collections::HashSet::with_capacity(request.fetch.len());
-    for (at, name) in request.fetch.iter().enumerate() {
-        if seen.insert(name) {
-            let port = port_of.get(Signature::tensor_name(name).as_str());
-            fetch_order.push((at, *port.ok_or_else(|| internal!("The program does not give {name}"))?));
-        }
-    }
-    Ok(PreparedRequest {
-        feeds: feeds.into(),
-        fetches: request.fetch.as_slice().into(),
-        targets: request.target.as_slice().into(),
-        feed_order: feed_order.ok_or_else(|| internal!("The program takes a feed that the request lacks"))?,
-        fetch_order: fetch_order.into(),
-        run,
-    })
+/// The numbers of names that did not come before.
+fn distinct(names: &[String]) -> Box<[usize]> {
+    let mut seen = HashSet::with_capacity(names.len());
+    (0..names.len()).filter(|&at| seen.insert(names[at].as_str())).collect()
 }

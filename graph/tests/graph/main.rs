@@ -7,6 +7,7 @@ mod build;
 mod frames;
 mod functions;
 mod import;
+mod lower;
 mod mutation;
 mod prune;
 mod recorded;

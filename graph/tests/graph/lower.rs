@@ -1,0 +1,160 @@
+//! Functions and functional control flow become nodes of the graph.
+
+use graphmill_graph::{Graph, lower};
+use graphmill_tensor::{Code, Result};
+use graphmill_wire::tensorflow::attr_value::{ListValue, Value};
+use graphmill_wire::tensorflow::op_def::ArgDef;
+use graphmill_wire::tensorflow::{
+    AttrValue, FunctionDef, FunctionDefLibrary, GraphDef, NameAttrList, NodeDef, OpDef, VersionDef,
+};
+
+const INT32: i32 = 3;
+const BOOL: i32 = 10;
+
+fn node(name: &str, op: &str, inputs: &[&str], attrs: &[(&str, Value)]) -> NodeDef {
+    NodeDef {
+        name: name.into(),
+        op: op.into(),
+        input: inputs.iter().map(|s| (*s).to_owned()).collect(),
+        attr: attrs.iter().map(|(k, v)| ((*k).to_owned(), AttrValue { value: Some(v.clone()) })).collect(),
+        ..Default::default()
+    }
+}
+
+fn call(name: &str) -> Value {
+    Value::Func(NameAttrList { name: name.into(), ..Default::default() })
+}
+
+fn types(list: &[i32]) -> Value {
+    Value::List(Box::new(ListValue { r#type: list.to_vec(), ..Default::default() }))
+}
+
+/// A function from an int32 `x` to `y`.
+fn function(name: &str, out: i32, nodes: Vec<NodeDef>, result: &str) -> FunctionDef {
+    let arg = |name: &str, dtype| ArgDef { name: name.into(), r#type: dtype, ..Default::default() };
+    FunctionDef {
+        signature: Some(OpDef {
+            name: name.into(),
+            input_arg: vec![arg("x", INT32)],
+            output_arg: vec![arg("y", out)],
+            ..Default::default()
+        }),
+        node_def: nodes,
+        ret: [("y".to_owned(), result.to_owned())].into(),
+        ..Default::default()
+    }
+}
+
+fn lowered(nodes: Vec<NodeDef>, functions: Vec<FunctionDef>) -> Result<Graph> {
+    let def = GraphDef {
+        node: nodes,
+        library: Some(FunctionDefLibrary { function: functions, ..Default::default() }),
+        versions: Some(VersionDef { producer: 1800, ..Default::default() }),
+        ..Default::default()
+    };
+    lower(Graph::from_def(&def)?)
+}
+
+fn placeholder() -> NodeDef {
+    node("p", "Placeholder", &[], &[("dtype", Value::Type(INT32))])
+}
+
+fn add(name: &str, inputs: &[&str]) -> NodeDef {
+    node(name, "AddV2", inputs, &[("T", Value::Type(INT32))])
+}
+
+fn partitioned(name: &str, input: &str, function: &str) -> NodeDef {
+    let one = types(&[INT32]);
+    node(name, "PartitionedCall", &[input], &[("Tin", one.clone()), ("Tout", one), ("f", call(function))])
+}
+
+fn inputs(graph: &Graph, name: &str) -> Vec<String> {
+    let node = graph.node(graph.find(name).unwrap_or_else(|| panic!("no node {name}")));
+    node.inputs.iter().map(|&e| graph.endpoint_name(e)).collect()
+}
+
+#[test]
+fn a_graph_without_functions_stays_as_it_is() {
+    let graph = lowered(vec![placeholder(), add("a", &["p", "p"])], vec![]).unwrap();
+    assert_eq!(graph.len(), 2);
+}
+
+#[test]
+fn a_call_becomes_the_body() {
+    let double = function("double", INT32, vec![add("sum", &["x", "x"]), add("unused", &["x", "x"])], "sum:z:0");
+    let nodes = vec![placeholder(), partitioned("c", "p", "double"), add("a", &["c", "c:0"])];
+    let graph = lowered(nodes, vec![double]).unwrap();
+    assert_eq!(inputs(&graph, "a"), ["c/sum:0", "c/sum:0"]);
+    assert_eq!(inputs(&graph, "c/sum"), ["p:0", "p:0"]);
+    assert!(graph.find("c").is_none() && graph.find("c/unused").is_none());
+}
+
+#[test]
+fn a_loop_becomes_a_frame() {
+    let one =
+        AttrValue { value: Some(Value::Tensor(Box::new(graphmill_tensor::Tensor::scalar(1i32).unwrap().to_proto()))) };
+    let mut constant = node("one", "Const", &[], &[("dtype", Value::Type(INT32))]);
+    constant.attr.insert("value".into(), one);
+    let less = node("less", "Less", &["x", "one:output:0"], &[("T", Value::Type(INT32))]);
+    let cond = function("cond", BOOL, vec![constant.clone(), less], "less:z:0");
+    let body = function("body", INT32, vec![constant, add("next", &["x", "one:output:0"])], "next:z:0");
+    let attrs = [("T", types(&[INT32])), ("cond", call("cond")), ("body", call("body"))];
+    let nodes = vec![placeholder(), node("w", "While", &["p"], &attrs), add("a", &["w", "w"])];
+    let graph = lowered(nodes, vec![cond, body]).unwrap();
+    assert_eq!(inputs(&graph, "a"), ["w/exit_0:0", "w/exit_0:0"]);
+    assert_eq!(inputs(&graph, "w/next_0"), ["w/body/_1/next:0"]);
+    let frames = graphmill_graph::frames(&graph).unwrap();
+    for name in ["w/cond/_0/one", "w/body/_1/one", "w/body/_1/next", "w/next_0"] {
+        assert_ne!(frames.of(graph.find(name).unwrap()).index(), 0, "{name}");
+    }
+}
+
+#[test]
+fn missing_functions_and_wrong_signatures_are_refused() {
+    let two = function("two", INT32, vec![], "x");
+    let mut with_two_inputs = partitioned("c", "p", "two");
+    with_two_inputs.input.push("p".into());
+    with_two_inputs.attr.insert("Tin".into(), AttrValue { value: Some(types(&[INT32, INT32])) });
+    let error = lowered(vec![placeholder(), with_two_inputs], vec![two]).unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+    let broken = function("broken", INT32, vec![add("sum", &["x", "nowhere:z:0"])], "sum:z:0");
+    let error = lowered(vec![placeholder(), partitioned("c", "p", "broken")], vec![broken]).unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+    let no_result = function("no_result", INT32, vec![add("sum", &["x", "x"])], "sum:z:7");
+    assert!(
+        lowered(vec![placeholder(), partitioned("c", "p", "no_result"), add("a", &["c", "c"])], vec![no_result])
+            .is_err()
+    );
+}
+
+#[test]
+fn a_long_chain_of_calls_ends_with_an_error() {
+    let mut functions = vec![function("f0", INT32, vec![], "x")];
+    for i in 1..10_000 {
+        let name = format!("f{i}");
+        let inner = partitioned("call", "x", &format!("f{}", i - 1));
+        functions.push(function(&name, INT32, vec![inner], "call:output:0"));
+    }
+    let error = lowered(vec![placeholder(), partitioned("c", "p", "f9999")], functions.clone()).unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument);
+    assert!(error.message().contains("deep"), "{error}");
+    let graph = lowered(vec![placeholder(), partitioned("c", "p", "f50"), add("a", &["c", "c"])], functions).unwrap();
+    assert_eq!(inputs(&graph, "a"), ["p:0", "p:0"]);
+}
+
+#[test]
+fn recursion_under_a_condition_stays_a_call() {
+    let less = node("less", "Less", &["x", "x"], &[("T", Value::Type(INT32))]);
+    let one = types(&[INT32]);
+    let attrs = [
+        ("Tcond", Value::Type(BOOL)),
+        ("Tin", one.clone()),
+        ("Tout", one),
+        ("then_branch", call("again")),
+        ("else_branch", call("again")),
+    ];
+    let branch = node("branch", "If", &["less:z:0", "x"], &attrs);
+    let again = function("again", INT32, vec![less, branch], "branch:output:0");
+    let graph = lowered(vec![placeholder(), partitioned("c", "p", "again")], vec![again]).unwrap();
+    assert!(graph.find("c/branch").is_some());
+}
