@@ -27,12 +27,12 @@ for indices, data in (([[0, -1]], [shape(2, 3)]), ([[0, 1]], [shape(3, 3)]), ([[
     bad("ParallelDynamicStitch", T=["float"], inputs=[indices, data], code=INVALID_ARGUMENT, text=True)
 
 for dims, lengths, seq, batch in (((3, 4), [2, 4, 0], 1, 0), ((3, 4), [2, 3, 0, 1], 0, 1), ((2, 3, 4), [1, 3, 2, 3], 1, 2), ((2, 3, 4, 2), [3, 2], 1, 0), ((0, 4), [], 1, 0)):
-    op("ReverseSequence", inputs=[shape(*dims), np.array(lengths, int)], seq_dim=seq, batch_dim=batch)
+    op("ReverseSequence", inputs=[shape(*dims), np.array(lengths, int)], seq_dim=seq, batch_dim=batch, full=dims == (2, 3, 4))
 for lengths, seq, batch in (([2, 5, 0], 1, 0), ([2, -1, 0], 1, 0), ([2, 1], 1, 0), ([1, 1, 1], 0, 0), ([1, 1, 1], 2, 0), ([1, 1, 1], 1, 3), ([[1, 1, 1]], 1, 0), ([1, 1, 1], -1, 0)):
     bad("ReverseSequence", T=["float"], inputs=[shape(3, 4), lengths], seq_dim=seq, batch_dim=batch, code=INVALID_ARGUMENT, text=True)
 
 for dims, shift, axis in (((3, 4), 1, 0), ((3, 4), -1, 1), ((3, 4), [1, 2], [0, 1]), ((3, 4), [1, 1], [-1, -1]), ((5,), 7, 0), ((2, 3, 4), [1, -1, 2], [0, 1, 2]), ((0, 3), 1, 1), ((347, 331), [100, -50], [0, 1])):
-    op("Roll", inputs=[shape(*dims), shift, axis])
+    op("Roll", inputs=[shape(*dims), shift, axis], full=dims == (2, 3, 4))
 for dims, shift, axis in (((), 1, 0), ((3, 4), 1, 2), ((3, 4), [1], [0, 1]), ((3, 4), [[1]], [[0]])):
     bad("Roll", T=["float"], inputs=[shape(*dims), shift, axis], code=INVALID_ARGUMENT, text=True)
 
