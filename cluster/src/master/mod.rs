@@ -1,6 +1,8 @@
 //! The master service: sessions of clients, and the steps they run.
 
+mod callables;
 mod close_session;
+mod connections;
 mod create_session;
 mod extend_session;
 mod heavy;
@@ -76,10 +78,10 @@ impl Master {
             MasterMethod::CloseSession => self.close_session(message).await,
             MasterMethod::ListDevices => self.list_devices(message),
             MasterMethod::Reset => self.reset(message).await,
-            MasterMethod::PartialRunSetup
-            | MasterMethod::MakeCallable
-            | MasterMethod::RunCallable
-            | MasterMethod::ReleaseCallable => Err(unimplemented_op!("Method {} is not implemented", method.path())),
+            MasterMethod::MakeCallable => self.make_callable(message).await,
+            MasterMethod::RunCallable => self.run_callable(message, deadline).await,
+            MasterMethod::ReleaseCallable => self.release_callable(message),
+            MasterMethod::PartialRunSetup => Err(unimplemented_op!("Method {} is not implemented", method.path())),
         }
     }
 

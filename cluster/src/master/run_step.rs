@@ -1,15 +1,15 @@
 //! `RunStep`: runs the part of a session's graph that some fetches and targets need.
 
 use super::create_session::milliseconds;
-use super::prepared::PreparedRequest;
+use super::prepared::Prepared;
 use super::session::Session;
 use super::{Master, step_reply};
 use crate::grpc::{Reply, decode};
 use bytes::Bytes;
-use graphmill_runtime::Step;
+use graphmill_runtime::{Program, Step};
 use graphmill_tensor::{Result, Tensor, cancelled, deadline_exceeded, internal, invalid_argument};
 use graphmill_wire::tensorflow::run_options::TraceLevel;
-use graphmill_wire::tensorflow::{NamedTensorProto, RunMetadata, RunOptions, RunStepRequest, StepStats};
+use graphmill_wire::tensorflow::{RunMetadata, RunOptions, RunStepRequest, StepStats};
 use std::fmt::Write;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -40,39 +40,21 @@ impl Master {
             return Err(invalid_argument!("Must run PartialRunSetup before performing partial runs"));
         }
         let options = request.options.as_ref();
-        let traced = options.is_some_and(|options| options.trace_level() == TraceLevel::FullTrace);
-        let wants_graphs = options.is_some_and(|options| options.output_partition_graphs);
-        if wants_graphs && session.options.no_partition_graphs {
-            return Err(invalid_argument!(
-                "RunOptions.output_partition_graphs() is not supported when disable_output_partition_graphs is true."
-            ));
-        }
+        check_options(options, &session)?;
         let deadline = earlier(deadline, own_deadline(options, &session));
         let prepared = session.prepare(&self.task, &request).await?;
-        let feeds = decode_feeds(&prepared, &request.feed)?;
-        let outputs = self.execute(&session, &prepared, feeds, deadline).await?;
-
-        let mut metadata = RunMetadata::default();
-        if traced {
-            metadata.step_stats = Some(StepStats::default());
-        }
-        if wants_graphs {
-            metadata.partition_graphs.push(prepared.run.graph.to_def());
-        }
-        let outputs = prepared.fetch_order.iter().map(|&(name, port)| {
-            let tensor: Option<&Tensor> = outputs.get(port);
-            Some((request.fetch.get(name)?.as_str(), tensor?.clone()))
-        });
-        let outputs: Option<Vec<(&str, Tensor)>> = outputs.collect();
-        let outputs = outputs.ok_or_else(|| internal!("The step has given too few tensors"))?;
-        step_reply::success(outputs.into_iter(), &metadata)
+        let feeds = prepared.order.feeds(request.feed.iter().map(|feed| feed.tensor.as_ref()))?;
+        let outputs = self.execute(&session, &prepared.run.program, feeds, deadline).await?;
+        let named = |&at: &usize| Ok((name_of(&request.fetch, at), prepared.order.fetch(at, &outputs)?));
+        let tensors = prepared.distinct_fetches.iter().map(named).collect::<Result<Vec<_>>>()?;
+        step_reply::named_tensors(tensors, &metadata(options, &prepared.run))
     }
 
     /// Runs a program once. The step is cancelled when `deadline` passes, and when this future is dropped.
-    async fn execute(
+    pub(super) async fn execute(
         &self,
         session: &Session,
-        prepared: &PreparedRequest,
+        program: &Arc<Program>,
         feeds: Vec<Tensor>,
         deadline: Option<Instant>,
     ) -> Result<Vec<Tensor>> {
@@ -81,7 +63,7 @@ impl Master {
         let running = session.running.begin(&step)?;
         let mut cancel = CancelOnDrop { step: Some(step.clone()) };
         let (sender, receiver) = oneshot::channel();
-        self.task.executor.run(&prepared.run.program, step, feeds, move |outcome| {
+        self.task.executor.run(program, step, feeds, move |outcome| {
             drop(running);
             // Nobody waits any more if the deadline has passed or the client is gone.
             let _ = sender.send(outcome);
@@ -125,31 +107,49 @@ impl Drop for CancelOnDrop {
     }
 }
 
-fn own_deadline(options: Option<&RunOptions>, session: &Session) -> Option<Instant> {
+/// When a step ends by what it, or its session, says.
+pub(super) fn own_deadline(options: Option<&RunOptions>, session: &Session) -> Option<Instant> {
     let timeout = options.and_then(|options| milliseconds(options.timeout_in_ms)).or(session.options.timeout)?;
     Instant::now().checked_add(timeout)
 }
 
-fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+/// The first of two deadlines.
+pub(super) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
     }
 }
 
-/// The feeds of a request in the order of the program. Those that the program does not need have to be well formed too.
-fn decode_feeds(prepared: &PreparedRequest, feeds: &[NamedTensorProto]) -> Result<Vec<Tensor>> {
-    let mut tensors = feeds
-        .iter()
-        .enumerate()
-        .map(|(at, feed)| match feed.tensor.as_ref().map(Tensor::from_proto) {
-            Some(Ok(tensor)) => Ok(Some(tensor)),
-            _ => Err(invalid_argument!("Invalid TensorProto for feed value {at}")),
-        })
-        .collect::<Result<Vec<_>>>()?;
-    let take = |&at: &usize| tensors.get_mut(at).and_then(Option::take);
-    let ordered = prepared.feed_order.iter().map(take).collect::<Option<Vec<Tensor>>>();
-    ordered.ok_or_else(|| internal!("The program takes a feed twice"))
+fn name_of(names: &[String], at: usize) -> &str {
+    names.get(at).map_or("", String::as_str)
+}
+
+/// Checks what a step wants beside its tensors.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` for what the session does not permit.
+pub(super) fn check_options(options: Option<&RunOptions>, session: &Session) -> Result<()> {
+    if session.options.no_partition_graphs && options.is_some_and(|options| options.output_partition_graphs) {
+        return Err(invalid_argument!(
+            "RunOptions.output_partition_graphs() is not supported when disable_output_partition_graphs is true."
+        ));
+    }
+    Ok(())
+}
+
+/// What a step says beside its tensors.
+pub(super) fn metadata(options: Option<&RunOptions>, run: &Prepared) -> RunMetadata {
+    let mut metadata = RunMetadata::default();
+    if let Some(options) = options {
+        if options.trace_level() == TraceLevel::FullTrace {
+            metadata.step_stats = Some(StepStats::default());
+        }
+        if options.output_partition_graphs {
+            metadata.partition_graphs.push(run.graph.to_def());
+        }
+    }
+    metadata
 }
 
 /// A request in words, without its tensors.

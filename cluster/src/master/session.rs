@@ -1,5 +1,6 @@
 //! A client's session.
 
+use super::callables::Callables;
 use super::prepared::PreparedRuns;
 use super::running::RunningSteps;
 use graphmill_graph::Graph;
@@ -29,6 +30,7 @@ pub(super) struct Session {
     pub device: Arc<Device>,
     pub kernels: Arc<KernelCache>,
     pub prepared: PreparedRuns,
+    pub callables: Callables,
     pub running: Arc<RunningSteps>,
     graph: Mutex<Versioned>,
 }
@@ -45,6 +47,7 @@ impl Session {
             device,
             kernels: Arc::new(KernelCache::new()),
             prepared: PreparedRuns::default(),
+            callables: Callables::default(),
             running: Arc::default(),
             graph: Mutex::new(Versioned { graph: Arc::new(graph), version: 0 }),
         }

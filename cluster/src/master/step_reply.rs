@@ -1,4 +1,4 @@
-//! The answer to `RunStep`, written without copying tensors.
+//! The answers to `RunStep` and `RunCallable`, written without copying tensors.
 
 use crate::grpc::{Reply, ReplyBuilder};
 use graphmill_tensor::{Result, Status, Tensor};
@@ -7,68 +7,96 @@ use prost::Message;
 use prost::bytes::{BufMut, Bytes};
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
-// Field numbers of the messages that are written by hand.
+// Field numbers of the messages that are written by hand. Both answers have the same ones.
 const RESPONSE_TENSOR: u32 = 1;
 const RESPONSE_METADATA: u32 = 2;
 const NAMED_NAME: u32 = 1;
 const NAMED_TENSOR: u32 = 2;
 const TENSOR_CONTENT: u32 = 4;
 
-/// A `NamedTensorProto` in parts.
-struct Named<'a> {
-    name: &'a str,
-    /// The `TensorProto` without its content.
+/// A `TensorProto` in parts.
+struct Encoded {
+    /// All but the content.
     head: TensorProto,
     head_len: usize,
     content: Bytes,
 }
 
-impl Named<'_> {
-    fn tensor_len(&self) -> usize {
+impl Encoded {
+    fn new(tensor: &Tensor) -> Encoded {
+        let mut head = tensor.to_proto();
+        let content = std::mem::take(&mut head.tensor_content);
+        Encoded { head_len: head.encoded_len(), head, content }
+    }
+
+    fn len(&self) -> usize {
         let content = if self.content.is_empty() { 0 } else { field_len(TENSOR_CONTENT, self.content.len()) };
         self.head_len + content
     }
 
-    fn len(&self) -> usize {
-        let name = if self.name.is_empty() { 0 } else { field_len(NAMED_NAME, self.name.len()) };
-        name + field_len(NAMED_TENSOR, self.tensor_len())
+    fn write(self, reply: &mut ReplyBuilder) {
+        let buffer = reply.buffer();
+        self.head.encode_raw(buffer);
+        if !self.content.is_empty() {
+            begin(buffer, TENSOR_CONTENT, self.content.len());
+            reply.append(self.content);
+        }
     }
 }
 
-/// The answer of a step that succeeded: tensors under the names of the request, and what became known about the run.
+/// The answer to `RunStep`: tensors under the names of the request, and what became known about the run.
 ///
 /// # Errors
 /// `RESOURCE_EXHAUSTED` for tensors that do not fit into a message.
-pub(super) fn success<'a>(tensors: impl Iterator<Item = (&'a str, Tensor)>, metadata: &RunMetadata) -> Result<Reply> {
-    let tensors: Vec<Named<'a>> = tensors
+pub(super) fn named_tensors(tensors: Vec<(&str, Tensor)>, metadata: &RunMetadata) -> Result<Reply> {
+    let name_len = |name: &str| if name.is_empty() { 0 } else { field_len(NAMED_NAME, name.len()) };
+    let tensors: Vec<_> = tensors
+        .into_iter()
         .map(|(name, tensor)| {
-            let mut head = tensor.to_proto();
-            let content = std::mem::take(&mut head.tensor_content);
-            Named { name, head_len: head.encoded_len(), head, content }
+            let tensor = Encoded::new(&tensor);
+            (name_len(name) + field_len(NAMED_TENSOR, tensor.len()), name, tensor)
         })
         .collect();
-    let metadata_len = metadata.encoded_len();
-    let length = tensors.iter().map(|named| field_len(RESPONSE_TENSOR, named.len())).sum::<usize>()
-        + field_len(RESPONSE_METADATA, metadata_len);
-    let mut reply = ReplyBuilder::new(length)?;
-    for named in tensors {
+    let length = tensors.iter().map(|(length, ..)| field_len(RESPONSE_TENSOR, *length)).sum();
+    let mut reply = with_metadata(length, metadata)?;
+    for (length, name, tensor) in tensors {
         let buffer = reply.buffer();
-        begin(buffer, RESPONSE_TENSOR, named.len());
-        if !named.name.is_empty() {
-            begin(buffer, NAMED_NAME, named.name.len());
-            buffer.put_slice(named.name.as_bytes());
+        begin(buffer, RESPONSE_TENSOR, length);
+        if !name.is_empty() {
+            begin(buffer, NAMED_NAME, name.len());
+            buffer.put_slice(name.as_bytes());
         }
-        begin(buffer, NAMED_TENSOR, named.tensor_len());
-        named.head.encode_raw(buffer);
-        if !named.content.is_empty() {
-            begin(buffer, TENSOR_CONTENT, named.content.len());
-            reply.append(named.content);
-        }
+        begin(buffer, NAMED_TENSOR, tensor.len());
+        tensor.write(&mut reply);
     }
+    Ok(finish(reply, metadata))
+}
+
+/// The answer to `RunCallable`: tensors in the order of the callable's fetches.
+///
+/// # Errors
+/// `RESOURCE_EXHAUSTED` for tensors that do not fit into a message.
+pub(super) fn tensors(tensors: &[Tensor], metadata: &RunMetadata) -> Result<Reply> {
+    let tensors: Vec<Encoded> = tensors.iter().map(Encoded::new).collect();
+    let length = tensors.iter().map(|tensor| field_len(RESPONSE_TENSOR, tensor.len())).sum();
+    let mut reply = with_metadata(length, metadata)?;
+    for tensor in tensors {
+        begin(reply.buffer(), RESPONSE_TENSOR, tensor.len());
+        tensor.write(&mut reply);
+    }
+    Ok(finish(reply, metadata))
+}
+
+/// A reply with metadata at the end, behind tensors of `length` bytes.
+fn with_metadata(length: usize, metadata: &RunMetadata) -> Result<ReplyBuilder> {
+    ReplyBuilder::new(length + field_len(RESPONSE_METADATA, metadata.encoded_len()))
+}
+
+fn finish(mut reply: ReplyBuilder, metadata: &RunMetadata) -> Reply {
     let buffer = reply.buffer();
-    begin(buffer, RESPONSE_METADATA, metadata_len);
+    begin(buffer, RESPONSE_METADATA, metadata.encoded_len());
     metadata.encode_raw(buffer);
-    Ok(reply.finish())
+    reply.finish()
 }
 
 /// The answer of a step that failed, for clients that want the status in the message.
@@ -97,7 +125,7 @@ fn begin(buffer: &mut impl BufMut, tag: u32, length: usize) {
 mod tests {
     use super::*;
     use graphmill_tensor::{Code, DType, Shape};
-    use graphmill_wire::tensorflow::{NamedTensorProto, StepStats};
+    use graphmill_wire::tensorflow::{NamedTensorProto, RunCallableResponse, StepStats};
 
     #[test]
     fn the_bytes_are_those_of_the_plain_encoder() {
@@ -110,26 +138,36 @@ mod tests {
         ];
         let metadata = RunMetadata { step_stats: Some(StepStats::default()), ..Default::default() };
         for metadata in [RunMetadata::default(), metadata] {
-            let reply = success(tensors.iter().map(|(name, t)| (*name, t.clone())), &metadata).unwrap();
-            let bytes: Vec<u8> = reply.frames().flat_map(|f| f.iter().copied()).collect();
+            let named = tensors.iter().map(|(name, tensor)| (*name, tensor.clone())).collect();
             let plain = RunStepResponse {
                 tensor: tensors
                     .iter()
                     .map(|(name, t)| NamedTensorProto { name: (*name).to_owned(), tensor: Some(t.to_proto()) })
                     .collect(),
-                metadata: Some(metadata),
+                metadata: Some(metadata.clone()),
                 ..Default::default()
             };
-            assert_eq!(bytes[5..], plain.encode_to_vec());
-            assert_eq!(bytes[..5], [&[0], &((bytes.len() - 5) as u32).to_be_bytes()[..]].concat());
+            check(&named_tensors(named, &metadata).unwrap(), &plain);
+            let plain = RunCallableResponse {
+                fetch: tensors.iter().map(|(_, tensor)| tensor.to_proto()).collect(),
+                metadata: Some(metadata.clone()),
+            };
+            let unnamed: Vec<Tensor> = tensors.iter().map(|(_, tensor)| tensor.clone()).collect();
+            check(&super::tensors(&unnamed, &metadata).unwrap(), &plain);
         }
+    }
+
+    fn check(reply: &Reply, plain: &impl Message) {
+        let bytes: Vec<u8> = reply.frames().flat_map(|f| f.iter().copied()).collect();
+        assert_eq!(bytes[5..], plain.encode_to_vec());
+        assert_eq!(bytes[..5], [&[0], &((bytes.len() - 5) as u32).to_be_bytes()[..]].concat());
     }
 
     #[test]
     fn large_tensors_are_shared() {
         let tensor = Tensor::zeros(DType::Float, Shape::vector(10_000)).unwrap();
         let data = tensor.as_bytes().unwrap().as_ptr();
-        let reply = success([("t:0", tensor)].into_iter(), &RunMetadata::default()).unwrap();
+        let reply = named_tensors(vec![("t:0", tensor)], &RunMetadata::default()).unwrap();
         assert!(reply.frames().any(|frame| frame.as_ptr() == data && frame.len() == 40_000));
     }
 

@@ -27,11 +27,9 @@ fn unknown_methods_and_services() {
         let answer = client.raw(path, &[], framed(&[]));
         assert_eq!((answer.http_status, answer.status().0), (200, Code::Unimplemented), "{path}");
     }
-    for method in [MasterMethod::PartialRunSetup, MasterMethod::MakeCallable, MasterMethod::RunCallable] {
-        let answer = client.raw(method.path(), &[], framed(&[]));
-        assert_eq!(answer.status().0, Code::Unimplemented);
-        assert!(answer.status().1.contains(method.name()));
-    }
+    let setup = MasterMethod::PartialRunSetup;
+    let answer = client.raw(setup.path(), &[], framed(&[]));
+    assert!(answer.status().0 == Code::Unimplemented && answer.status().1.contains("PartialRunSetup"));
     let answer = client.raw(WorkerMethod::RunGraph.path(), &[], framed(&[]));
     assert!(answer.status().0 == Code::Unimplemented && answer.status().1.contains("RunGraph"));
 }
