@@ -1,11 +1,12 @@
 //! Padding with a constant or with a mirror image.
 
 use crate::args::{computed_shape, integers};
+use crate::constant::Repeat;
 use crate::stretch::{self, Stretch};
 use crate::types::{BASIC, INDEX, NUMBERS, QUANTIZED_8_32, STRING, union};
 use crate::walk::{Dims, Walk, row_major, strides_of};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
-use graphmill_tensor::{Element, Mover, Result, Shape, Tensor, dispatch, internal, invalid_argument, unimplemented_op};
+use graphmill_tensor::{Element, Result, Shape, Tensor, dispatch, internal, invalid_argument, unimplemented_op};
 use std::ops::AddAssign;
 
 /// TensorFlow's mirror padding goes up to this rank.
@@ -76,7 +77,7 @@ impl Kernel for Pad {
         let mut output = match value {
             Some(value) => {
                 let mut output = ctx.alloc_output(0, shape)?;
-                output.move_from(&[value], Flood(ctx))?;
+                output.move_from(&[value], Repeat(ctx))?;
                 output
             }
             None => Tensor::zeros(tensor.dtype(), shape)?,
@@ -89,17 +90,6 @@ impl Kernel for Pad {
         };
         Walk::scatter(tensor.shape().dims(), &strides, start).copy(ctx, tensor, &mut output)?;
         ctx.set_output(0, output)
-    }
-}
-
-struct Flood<'a, 'b>(&'a Context<'b>);
-
-impl Mover for Flood<'_, '_> {
-    type Output = ();
-
-    fn run<E: Clone + Send + Sync>(self, sources: &[&[E]], target: &mut [E]) {
-        let value = &sources[0][0];
-        self.0.parallel_chunks(target, 1, size_of::<E>() as f64 * 0.05, |_, part| part.fill(value.clone()));
     }
 }
 
