@@ -25,7 +25,7 @@ fn sizes(dims: &[usize]) -> Tensor {
 type Op = (&'static str, Vec<(&'static str, attr_value::Value)>, Vec<Tensor>);
 
 fn ints(values: &[i64]) -> attr_value::Value {
-    attr_value::Value::List(attr_value::ListValue { i: values.to_vec(), ..Default::default() })
+    attr_value::Value::List(attr_value::ListValue { i: values.to_vec(), ..Default::default() }.into())
 }
 
 fn conv(name: &'static str, inputs: Vec<Tensor>) -> Op {
@@ -70,7 +70,7 @@ fn run(bencher: divan::Bencher<'_, '_>, threads: usize, (name, attrs, inputs): O
     };
     let info = NodeInfo {
         name: node.name.clone(),
-        op: Arc::from(node.op.name.as_str()),
+        op: Arc::from(&*node.op.name),
         input_types: node.input_types.as_slice().into(),
         output_types: node.output_types.as_slice().into(),
     };

@@ -28,6 +28,7 @@ const SELU_SCALE_ALPHA: f64 = 1.758_099_340_847_376_8;
 /// A number that the rectifiers take: of any real type.
 trait Rectified: Element + PartialOrd {
     const ZERO: Self;
+    const ONE: Self;
     const SIX: Self;
     /// The attribute `alpha` in this type, as a cast makes it.
     fn slope(alpha: f32) -> Self;
@@ -38,6 +39,7 @@ macro_rules! rectified {
     (ints: $($int:ty),*; floats: $($float:ty),*; halves: $($half:ty),*) => {
         $(impl Rectified for $int {
             const ZERO: $int = 0;
+            const ONE: $int = 1;
             const SIX: $int = 6;
             fn slope(alpha: f32) -> $int { alpha as $int }
             #[inline(always)]
@@ -45,6 +47,7 @@ macro_rules! rectified {
         })*
         $(impl Rectified for $float {
             const ZERO: $float = 0.0;
+            const ONE: $float = 1.0;
             const SIX: $float = 6.0;
             fn slope(alpha: f32) -> $float { alpha.into() }
             #[inline(always)]
@@ -52,6 +55,7 @@ macro_rules! rectified {
         })*
         $(impl Rectified for $half {
             const ZERO: $half = <$half>::from_f32_const(0.0);
+            const ONE: $half = <$half>::from_f32_const(1.0);
             const SIX: $half = <$half>::from_f32_const(6.0);
             fn slope(alpha: f32) -> $half { <$half>::from_f32(alpha) }
             #[inline(always)]
@@ -62,19 +66,40 @@ macro_rules! rectified {
 
 rectified!(ints: i8, i16, i32, i64, u8, u16, u32, u64; floats: f32, f64; halves: f16, bf16);
 
+vectorized! {
+    fn map_in_place[T: Element, F: Fn(T) -> T](target: &mut [T], f: F) {
+        target.iter_mut().for_each(|t| *t = f(*t));
+    }
+}
+
+vectorized! {
+    fn map[T: Element, F: Fn(T) -> T](target: &mut [T], source: &[T], f: F) {
+        target.iter_mut().zip(source).for_each(|(t, s)| *t = f(*s));
+    }
+}
+
+vectorized! {
+    fn map_pairs_in_place[T: Element, F: Fn(T, T) -> T](target: &mut [T], other: &[T], f: F) {
+        target.iter_mut().zip(other).for_each(|(t, o)| *t = f(*t, *o));
+    }
+}
+
+vectorized! {
+    fn map_pairs[T: Element, F: Fn(T, T) -> T](target: &mut [T], a: &[T], b: &[T], f: F) {
+        target.iter_mut().zip(a).zip(b).for_each(|((t, a), b)| *t = f(*a, *b));
+    }
+}
+
 /// Applies `f` to every element of input 0, in its memory if nobody else needs it.
 fn unary<T: Element>(ctx: &mut Context<'_>, cost: f64, f: impl Fn(T) -> T + Sync + Copy) -> Result<()> {
     let shape = ctx.input(0)?.shape().clone();
     let (mut output, reused) = ctx.reuse_or_alloc(&[0], 0, &shape)?;
     let target = output.as_mut_slice::<T>()?;
     if reused.is_some() {
-        ctx.parallel_chunks(target, 1, cost, |_, part| vectorized(|| part.iter_mut().for_each(|t| *t = f(*t))));
+        ctx.parallel_chunks(target, 1, cost, |_, part| map_in_place(part, f));
     } else {
         let source = ctx.input(0)?.as_slice::<T>()?;
-        ctx.parallel_chunks(target, 1, cost, |range, part| {
-            let source = &source[range];
-            vectorized(|| part.iter_mut().zip(source).for_each(|(t, s)| *t = f(*s)));
-        });
+        ctx.parallel_chunks(target, 1, cost, |range, part| map(part, &source[range], f));
     }
     ctx.set_output(0, output)
 }
@@ -95,24 +120,17 @@ fn binary<T: Element>(ctx: &mut Context<'_>, cost: f64, f: impl Fn(T, T) -> T + 
     match reused {
         Some(0) => {
             let b = ctx.input(1)?.as_slice::<T>()?;
-            ctx.parallel_chunks(target, 1, cost, |range, part| {
-                let b = &b[range];
-                vectorized(|| part.iter_mut().zip(b).for_each(|(t, b)| *t = f(*t, *b)));
-            });
+            ctx.parallel_chunks(target, 1, cost, |range, part| map_pairs_in_place(part, &b[range], f));
         }
         Some(_) => {
             let a = ctx.input(0)?.as_slice::<T>()?;
             ctx.parallel_chunks(target, 1, cost, |range, part| {
-                let a = &a[range];
-                vectorized(|| part.iter_mut().zip(a).for_each(|(t, a)| *t = f(*a, *t)));
+                map_pairs_in_place(part, &a[range], move |b, a| f(a, b));
             });
         }
         None => {
             let (a, b) = (ctx.input(0)?.as_slice::<T>()?, ctx.input(1)?.as_slice::<T>()?);
-            ctx.parallel_chunks(target, 1, cost, |range, part| {
-                let (a, b) = (&a[range.clone()], &b[range]);
-                vectorized(|| part.iter_mut().zip(a).zip(b).for_each(|((t, a), b)| *t = f(*a, *b)));
-            });
+            ctx.parallel_chunks(target, 1, cost, |range, part| map_pairs(part, &a[range.clone()], &b[range], f));
         }
     }
     ctx.set_output(0, output)
@@ -187,10 +205,11 @@ fn relu<T: Rectified>(x: T, _: T) -> T {
     if x < T::ZERO { T::ZERO } else { x }
 }
 
-/// `ReluGrad(gradients, features)`: the gradient where the feature is above 0, else 0, also at NaN.
+/// `ReluGrad(gradients, features)`: `g * 1` where the feature is above 0, else `g * 0`, also at NaN; so a negative gradient leaves
+/// a negative zero.
 #[inline(always)]
 fn relu_grad<T: Rectified>(g: T, x: T, _: T) -> T {
-    if x > T::ZERO { g } else { T::ZERO }
+    g.times(if x > T::ZERO { T::ONE } else { T::ZERO })
 }
 
 /// `Relu6(features)`: `min(max(x, 0), 6)`; NaN stays.
@@ -200,10 +219,10 @@ fn relu6<T: Rectified>(x: T, zero: T) -> T {
     if x > T::SIX { T::SIX } else { x }
 }
 
-/// `Relu6Grad(gradients, features)`: the gradient where the feature is strictly between 0 and 6, else 0.
+/// `Relu6Grad(gradients, features)`: `g * 1` where the feature is strictly between 0 and 6, else `g * 0`.
 #[inline(always)]
 fn relu6_grad<T: Rectified>(g: T, x: T, _: T) -> T {
-    if x > T::ZERO && x < T::SIX { g } else { T::ZERO }
+    g.times(if x > T::ZERO && x < T::SIX { T::ONE } else { T::ZERO })
 }
 
 /// `LeakyRelu(features)`: `x` above 0, else `alpha * x`.
@@ -357,6 +376,15 @@ mod tests {
         let bytes =
             run("ReluGrad", vec![Tensor::vector(&[1u8, 2]).unwrap(), Tensor::vector(&[0u8, 9]).unwrap()]).unwrap();
         assert_eq!(bytes[0].as_slice::<u8>().unwrap(), &[0, 2]);
+    }
+
+    #[test]
+    fn gradients_of_rectifiers_are_products() {
+        let inputs = vec![Tensor::vector(&[-2f32, NAN, INF]).unwrap(), Tensor::vector(&[-1f32, 7.0, -1.0]).unwrap()];
+        let relu = run("ReluGrad", inputs.clone()).unwrap();
+        let relu = relu[0].as_slice::<f32>().unwrap();
+        assert!(relu[0] == 0.0 && relu[0].is_sign_negative() && relu[1].is_nan() && relu[2].is_nan());
+        assert!(run("Relu6Grad", inputs).unwrap()[0].as_slice::<f32>().unwrap()[1].is_nan());
     }
 
     #[test]

@@ -120,6 +120,60 @@ fn sums<const N: usize>(
     total
 }
 
+vectorized! {
+    fn add_row[T: Real<Wide = f32>](sums: &mut [[f32; 1]], row: &[T]) {
+        sums.iter_mut().zip(row).for_each(|(s, x)| s[0] += x.widen());
+    }
+}
+
+vectorized! {
+    /// Adds the squares of the distances from the mean.
+    fn add_squares[T: Real<Wide = f32>](sums: &mut [[f32; 1]], row: &[T], mean: &[f32]) {
+        for ((s, x), m) in sums.iter_mut().zip(row).zip(mean) {
+            let centered = x.widen() - m;
+            s[0] += centered * centered;
+        }
+    }
+}
+
+vectorized! {
+    /// Adds gradients, and their products with the distances from the mean.
+    fn add_products[T: Real<Wide = f32>](sums: &mut [[f32; 2]], dy: &[T], x: &[T], mean: &[f32]) {
+        for (((s, dy), x), m) in sums.iter_mut().zip(dy).zip(x).zip(mean) {
+            s[0] += dy.widen();
+            s[1] += dy.widen() * (x.widen() - m);
+        }
+    }
+}
+
+vectorized! {
+    /// `(x - mean) * factor + offset`, row by row.
+    fn normalize[T: Real<Wide = f32>](to: &mut [T], from: &[T], mean: &[f32], factor: &[f32], offset: &[f32]) {
+        let channels = mean.len();
+        for (to, from) in to.chunks_exact_mut(channels).zip(from.chunks_exact(channels)) {
+            let parameters = mean.iter().zip(factor).zip(offset);
+            for ((to, from), ((mean, factor), offset)) in to.iter_mut().zip(from).zip(parameters) {
+                *to = T::narrow((from.widen() - mean) * factor + offset);
+            }
+        }
+    }
+}
+
+vectorized! {
+    /// `factor * (dy - offset - (x - mean) * slope)`, row by row; a term is factor, offset, slope.
+    fn propagate[T: Real<Wide = f32>](to: &mut [T], dy: &[T], x: &[T], terms: &[[f32; 3]], mean: &[f32]) {
+        let channels = mean.len();
+        let rows = to.chunks_exact_mut(channels).zip(dy.chunks_exact(channels)).zip(x.chunks_exact(channels));
+        for ((to, dy), x) in rows {
+            for (((to, dy), x), ([factor, offset, slope], mean)) in
+                to.iter_mut().zip(dy).zip(x).zip(terms.iter().zip(mean))
+            {
+                *to = T::narrow(factor * (dy.widen() - offset - (x.widen() - mean) * slope));
+            }
+        }
+    }
+}
+
 /// `FusedBatchNorm(x, scale, offset, mean, variance)` and its later versions: `(x - mean) / sqrt(variance + epsilon) * scale +
 /// offset`, with the batch's own mean and variance when training, which then enter the running averages.
 struct Forward(BatchNorm);
@@ -176,16 +230,11 @@ fn forward<T: Real<Wide = f32>>(ctx: &Context<'_>, op: &BatchNorm, channels: usi
     if op.training {
         let per_row = |row: usize| &source[row * channels..(row + 1) * channels];
         let totals = sums::<1>(ctx, rows, channels, |row, sums| {
-            vectorized(|| sums.iter_mut().zip(per_row(row)).for_each(|(s, x)| s[0] += x.widen()));
+            add_row(sums, per_row(row));
         });
         let batch_mean: Vec<f32> = totals.iter().map(|s| s[0] / rows as f32).collect();
         let totals = sums::<1>(ctx, rows, channels, |row, sums| {
-            vectorized(|| {
-                for ((s, x), m) in sums.iter_mut().zip(per_row(row)).zip(&batch_mean) {
-                    let centered = x.widen() - m;
-                    s[0] += centered * centered;
-                }
-            });
+            add_squares(sums, per_row(row), &batch_mean);
         });
         let batch_variance: Vec<f32> = totals.iter().map(|s| s[0] / rows as f32).collect();
         // The running variance takes the unbiased estimate.
@@ -207,15 +256,7 @@ fn forward<T: Real<Wide = f32>>(ctx: &Context<'_>, op: &BatchNorm, channels: usi
     let factor: Vec<f32> = variance.iter().zip(scale).map(|(v, s)| s / (v + op.epsilon).sqrt()).collect();
     let mut y = Tensor::alloc(T::DTYPE, x.shape().clone())?;
     ctx.parallel_chunks(y.as_mut_slice::<T>()?, channels, channels as f64 * COST, |range, part| {
-        let from = &source[range.start * channels..range.end * channels];
-        vectorized(|| {
-            for (to, from) in part.chunks_exact_mut(channels).zip(from.chunks_exact(channels)) {
-                let parameters = mean.iter().zip(&factor).zip(offset);
-                for ((to, from), ((mean, factor), offset)) in to.iter_mut().zip(from).zip(parameters) {
-                    *to = T::narrow((from.widen() - mean) * factor + offset);
-                }
-            }
-        });
+        normalize(part, &source[range.start * channels..range.end * channels], &mean, &factor, offset);
     });
     Ok((op.restored::<T>(ctx, y, shape)?, vectors))
 }
@@ -271,13 +312,7 @@ fn gradient<T: Real<Wide = f32>>(
     let rows = x.len() / channels;
     let totals = sums::<2>(ctx, rows, channels, |row, sums| {
         let row = row * channels..(row + 1) * channels;
-        let elements = dy[row.clone()].iter().zip(&x[row]);
-        vectorized(|| {
-            for ((s, (dy, x)), mean) in sums.iter_mut().zip(elements).zip(mean) {
-                s[0] += dy.widen();
-                s[1] += dy.widen() * (x.widen() - mean);
-            }
-        });
+        add_products(sums, &dy[row.clone()], &x[row], mean);
     });
     let deviation: Vec<f32> = variance.iter().map(|v| 1.0 / (v + op.epsilon).sqrt()).collect();
     // For each channel: the factor of dy, and what the means of dy and of dy * (x - mean) take away.
@@ -291,16 +326,7 @@ fn gradient<T: Real<Wide = f32>>(
     let mut x_backprop = Tensor::alloc(T::DTYPE, y_backprop.shape().clone())?;
     ctx.parallel_chunks(x_backprop.as_mut_slice::<T>()?, channels, channels as f64 * COST, |range, part| {
         let range = range.start * channels..range.end * channels;
-        let (dy, x) = (&dy[range.clone()], &x[range]);
-        vectorized(|| {
-            let rows = part.chunks_exact_mut(channels).zip(dy.chunks_exact(channels)).zip(x.chunks_exact(channels));
-            for ((to, dy), x) in rows {
-                let parameters = terms.iter().zip(mean);
-                for (((to, dy), x), ([factor, offset, slope], mean)) in to.iter_mut().zip(dy).zip(x).zip(parameters) {
-                    *to = T::narrow(factor * (dy.widen() - offset - (x.widen() - mean) * slope));
-                }
-            }
-        });
+        propagate(part, &dy[range.clone()], &x[range], &terms, mean);
     });
     let scale_backprop = totals.iter().zip(&deviation).map(|(t, d)| t[1] * d).collect();
     let offset_backprop = totals.iter().map(|t| t[0]).collect();

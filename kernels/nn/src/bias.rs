@@ -136,6 +136,36 @@ impl Kernel for BiasAdd {
     }
 }
 
+vectorized! {
+    fn add_rows[T: Addend](target: &mut [T], source: &[T], bias: &[T]) {
+        for (to, from) in target.chunks_exact_mut(bias.len()).zip(source.chunks_exact(bias.len())) {
+            to.iter_mut().zip(from).zip(bias).for_each(|((t, f), b)| *t = f.plus(*b));
+        }
+    }
+}
+
+vectorized! {
+    fn add_rows_in_place[T: Addend](target: &mut [T], bias: &[T]) {
+        for to in target.chunks_exact_mut(bias.len()) {
+            to.iter_mut().zip(bias).for_each(|(t, b)| *t = t.plus(*b));
+        }
+    }
+}
+
+vectorized! {
+    fn add_to_all[T: Addend](target: &mut [T], bias: T) {
+        target.iter_mut().for_each(|t| *t = t.plus(bias));
+    }
+}
+
+vectorized! {
+    fn sum_rows[T: Addend](sums: &mut [T::Sum], rows: &[T]) {
+        for row in rows.chunks_exact(sums.len()) {
+            sums.iter_mut().zip(row).for_each(|(s, x)| x.add_to(s));
+        }
+    }
+}
+
 fn add<T: Addend>(ctx: &mut Context<'_>, shape: &Shape, channels: usize, inner: usize) -> Result<()> {
     let (mut output, reused) = ctx.reuse_or_alloc(&[0], 0, shape)?;
     if shape.num_elements() > 0 {
@@ -146,30 +176,17 @@ fn add<T: Addend>(ctx: &mut Context<'_>, shape: &Shape, channels: usize, inner: 
         let unit = if inner == 1 { channels } else { inner };
         let cost = unit as f64 * 0.15;
         ctx.parallel_chunks(target, unit, cost, |units, part| {
-            let from = source.map(|s| &s[units.start * unit..units.end * unit]);
-            if let Some(from) = from.filter(|_| inner == 1) {
-                vectorized(|| {
-                    for (to, from) in part.chunks_exact_mut(unit).zip(from.chunks_exact(unit)) {
-                        to.iter_mut().zip(from).zip(bias).for_each(|((t, f), b)| *t = f.plus(*b));
-                    }
-                });
-                return;
+            match source.map(|s| &s[units.start * unit..units.end * unit]) {
+                Some(from) if inner == 1 => return add_rows(part, from, bias),
+                Some(from) => part.copy_from_slice(from),
+                None => {}
             }
-            if let Some(from) = from {
-                part.copy_from_slice(from);
+            if inner == 1 {
+                add_rows_in_place(part, bias);
+            } else {
+                let places = units.zip(part.chunks_exact_mut(unit));
+                places.for_each(|(at, to)| add_to_all(to, bias[at % channels]));
             }
-            vectorized(|| {
-                if inner == 1 {
-                    for to in part.chunks_exact_mut(unit) {
-                        to.iter_mut().zip(bias).for_each(|(t, b)| *t = t.plus(*b));
-                    }
-                } else {
-                    for (unit_at, to) in units.zip(part.chunks_exact_mut(unit)) {
-                        let b = bias[unit_at % channels];
-                        to.iter_mut().for_each(|t| *t = t.plus(b));
-                    }
-                }
-            });
         });
     }
     ctx.set_output(0, output)
@@ -227,12 +244,7 @@ fn sum<T: Addend>(
     ctx.parallel_chunks(&mut partial, channels, cost, |range, part| {
         for (block, sums) in range.zip(part.chunks_exact_mut(channels)) {
             let rows = outer * block / blocks..outer * (block + 1) / blocks;
-            let rows = &source[rows.start * channels..rows.end * channels];
-            vectorized(|| {
-                for row in rows.chunks_exact(channels) {
-                    sums.iter_mut().zip(row).for_each(|(s, x)| x.add_to(s));
-                }
-            });
+            sum_rows(sums, &source[rows.start * channels..rows.end * channels]);
         }
     });
     for (channel, to) in target.iter_mut().enumerate() {
@@ -243,19 +255,19 @@ fn sum<T: Addend>(
     Ok(output)
 }
 
-/// The sum of a slice, in 16 strands so that it vectorises and rounds less.
-fn sum_of<T: Addend>(values: &[T]) -> T::Sum {
-    let mut strands = [T::Sum::default(); 16];
-    vectorized(|| {
-        let chunks = values.chunks_exact(16);
-        chunks.remainder().iter().zip(&mut strands).for_each(|(x, s)| x.add_to(s));
+vectorized! {
+    /// The sum of a slice, in 32 strands so that it vectorises and rounds less.
+    fn sum_of[T: Addend](values: &[T]) -> T::Sum {
+        let mut strands = [T::Sum::default(); 32];
+        let (chunks, rest) = values.as_chunks::<32>();
+        rest.iter().zip(&mut strands).for_each(|(x, s)| x.add_to(s));
         for chunk in chunks {
             chunk.iter().zip(&mut strands).for_each(|(x, s)| x.add_to(s));
         }
-    });
-    let mut sum = T::Sum::default();
-    strands.iter().for_each(|s| T::merge(&mut sum, *s));
-    sum
+        let mut sum = T::Sum::default();
+        strands.iter().for_each(|s| T::merge(&mut sum, *s));
+        sum
+    }
 }
 
 pub(crate) fn register(registry: &mut Registry) {

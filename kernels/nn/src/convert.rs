@@ -1,43 +1,30 @@
 //! Tensors in another element type or memory layout, for kernels that are written for one of them.
 
+use crate::simd::{Real, vectorized};
 use graphmill_runtime::Context;
 use graphmill_tensor::{DType, Element, Result, Shape, Status, Tensor, bf16, f16, internal};
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// A half-precision element, which is computed with as `f32`.
-pub(crate) trait Half: Element {
-    /// Exact.
-    fn to_f32(self) -> f32;
-    /// The nearest value.
-    fn from_f32(value: f32) -> Self;
-}
-
-impl Half for f16 {
-    fn to_f32(self) -> f32 {
-        f16::to_f32(self)
-    }
-    fn from_f32(value: f32) -> Self {
-        f16::from_f32(value)
+vectorized! {
+    fn widen_all[T: Real<Wide = f32>](to: &mut [f32], from: &[T]) {
+        to.iter_mut().zip(from).for_each(|(w, t)| *w = t.widen());
     }
 }
 
-impl Half for bf16 {
-    fn to_f32(self) -> f32 {
-        bf16::to_f32(self)
-    }
-    fn from_f32(value: f32) -> Self {
-        bf16::from_f32(value)
+vectorized! {
+    fn narrow_all[T: Real<Wide = f32>](to: &mut [T], from: &[f32]) {
+        to.iter_mut().zip(from).for_each(|(t, w)| *t = T::narrow(*w));
     }
 }
 
 /// The elements of a half-precision tensor as `f32`.
 pub(crate) fn widened(ctx: &Context<'_>, tensor: &Tensor) -> Result<Tensor> {
-    fn widen<T: Half>(ctx: &Context<'_>, tensor: &Tensor) -> Result<Tensor> {
+    fn widen<T: Real<Wide = f32>>(ctx: &Context<'_>, tensor: &Tensor) -> Result<Tensor> {
         let source = tensor.as_slice::<T>()?;
         let mut wide = Tensor::alloc(DType::Float, tensor.shape().clone())?;
         ctx.parallel_chunks(wide.as_mut_slice::<f32>()?, 1, 0.5, |range, part| {
-            part.iter_mut().zip(&source[range]).for_each(|(w, s)| *w = s.to_f32());
+            widen_all(part, &source[range]);
         });
         Ok(wide)
     }
@@ -50,11 +37,11 @@ pub(crate) fn widened(ctx: &Context<'_>, tensor: &Tensor) -> Result<Tensor> {
 
 /// `f32` elements rounded to a half-precision type.
 pub(crate) fn narrowed(ctx: &Context<'_>, wide: &Tensor, dtype: DType) -> Result<Tensor> {
-    fn narrow<T: Half>(ctx: &Context<'_>, wide: &Tensor) -> Result<Tensor> {
+    fn narrow<T: Real<Wide = f32>>(ctx: &Context<'_>, wide: &Tensor) -> Result<Tensor> {
         let source = wide.as_slice::<f32>()?;
         let mut tensor = Tensor::alloc(T::DTYPE, wide.shape().clone())?;
         ctx.parallel_chunks(tensor.as_mut_slice::<T>()?, 1, 0.5, |range, part| {
-            part.iter_mut().zip(&source[range]).for_each(|(t, w)| *t = T::from_f32(*w));
+            narrow_all(part, &source[range]);
         });
         Ok(tensor)
     }

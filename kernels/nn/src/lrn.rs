@@ -29,15 +29,6 @@ impl Lrn {
         internal!("no normalisation of {}", self.dtype)
     }
 
-    /// `bias + alpha * sum of squares` of the channels within the radius, for every channel of a pixel.
-    fn norms(&self, pixel: &[f32], norms: &mut [f32]) {
-        let depth = pixel.len();
-        for (channel, norm) in norms.iter_mut().enumerate() {
-            let near = &pixel[channel.saturating_sub(self.radius)..(channel + self.radius + 1).min(depth)];
-            *norm = self.bias + self.alpha * near.iter().map(|v| v * v).sum::<f32>();
-        }
-    }
-
     fn cost(&self, depth: usize) -> f64 {
         depth as f64 * (20.0 + self.radius.min(depth) as f64 * 2.0)
     }
@@ -50,6 +41,17 @@ impl Lrn {
             1.0 / norm.sqrt()
         } else {
             norm.powf(-self.beta)
+        }
+    }
+}
+
+vectorized! {
+    /// `bias + alpha * sum of squares` of the channels within the radius, for every channel of a pixel.
+    fn norms_of[](lrn: &Lrn, pixel: &[f32], norms: &mut [f32]) {
+        let depth = pixel.len();
+        for (channel, norm) in norms.iter_mut().enumerate() {
+            let near = &pixel[channel.saturating_sub(lrn.radius)..(channel + lrn.radius + 1).min(depth)];
+            *norm = lrn.bias + lrn.alpha * near.iter().map(|v| v * v).sum::<f32>();
         }
     }
 }
@@ -90,7 +92,7 @@ fn forward<T: Real<Wide = f32>>(ctx: &Context<'_>, lrn: &Lrn, input: &Tensor) ->
         for (at, to) in pixels.zip(part.chunks_exact_mut(depth)) {
             let from = &source[at * depth..(at + 1) * depth];
             pixel.iter_mut().zip(from).for_each(|(p, f)| *p = f.widen());
-            vectorized(|| lrn.norms(&pixel, &mut norms));
+            norms_of(lrn, &pixel, &mut norms);
             for ((to, &x), &norm) in to.iter_mut().zip(&pixel).zip(&norms) {
                 *to = T::narrow(x * lrn.scale(norm));
             }
@@ -133,7 +135,7 @@ fn backward<T: Real<Wide = f32>>(
         for (at, to) in pixels.zip(part.chunks_exact_mut(depth)) {
             let here = at * depth..(at + 1) * depth;
             pixel.iter_mut().zip(&source[here.clone()]).for_each(|(p, f)| *p = f.widen());
-            vectorized(|| lrn.norms(&pixel, &mut norms));
+            norms_of(lrn, &pixel, &mut norms);
             let (gradient, forward) = (&gradient[here.clone()], &forward[here]);
             for (channel, ratio) in ratios.iter_mut().enumerate() {
                 *ratio = gradient[channel].widen() * forward[channel].widen() / norms[channel];

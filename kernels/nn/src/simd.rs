@@ -1,7 +1,6 @@
 //! Loops compiled for the vector instructions of the machine at hand, and functions that such loops can hold.
-#![allow(unsafe_code)]
-
 use graphmill_tensor::{Element, bf16, f16};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The vector instructions that there are code paths for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -14,12 +13,27 @@ pub(crate) enum Level {
     Avx512,
 }
 
-/// What this machine has.
+/// What this machine has, detected once.
+#[inline]
 pub(crate) fn level() -> Level {
+    static LEVEL: AtomicU8 = AtomicU8::new(0);
+    match LEVEL.load(Ordering::Relaxed) {
+        1 => Level::Baseline,
+        2 => Level::Avx2,
+        3 => Level::Avx512,
+        _ => {
+            let level = detect();
+            LEVEL.store(level as u8 + 1, Ordering::Relaxed);
+            level
+        }
+    }
+}
+
+fn detect() -> Level {
     #[cfg(target_arch = "x86_64")]
     {
-        // The standard library detects once and caches.
-        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        let avx2 =
+            is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
         let avx512 = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")
@@ -27,37 +41,51 @@ pub(crate) fn level() -> Level {
         if avx2 && avx512 {
             return Level::Avx512;
         }
-        if avx2 && is_x86_feature_detected!("f16c") {
+        if avx2 {
             return Level::Avx2;
         }
     }
     Level::Baseline
 }
 
-/// Runs a loop with the widest vectors there are. The body must be small enough to be inlined: it is compiled once for each
-/// level.
-#[inline]
-pub(crate) fn vectorized<R>(body: impl FnOnce() -> R) -> R {
-    #[cfg(target_arch = "x86_64")]
-    {
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
-        fn avx512<R>(body: impl FnOnce() -> R) -> R {
-            body()
+/// Defines a function that is compiled once for each [`Level`] and runs in the widest version there is. The generic parameters
+/// stand in brackets: `vectorized! { fn scale[T: Real](row: &mut [T], factor: T::Wide) { ... } }`.
+macro_rules! vectorized {
+    (
+        $(#[$meta:meta])*
+        fn $name:ident [$($generics:tt)*] ($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block
+    ) => {
+        $(#[$meta])*
+        #[allow(clippy::too_many_arguments)]
+        fn $name<$($generics)*>($($arg: $ty),*) $(-> $ret)? {
+            #[inline(always)]
+            fn body<$($generics)*>($($arg: $ty),*) $(-> $ret)? $body
+
+            #[cfg(target_arch = "x86_64")]
+            #[allow(unsafe_code)]
+            {
+                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+                fn avx512<$($generics)*>($($arg: $ty),*) $(-> $ret)? {
+                    body($($arg),*)
+                }
+                #[target_feature(enable = "avx2,fma,f16c")]
+                fn avx2<$($generics)*>($($arg: $ty),*) $(-> $ret)? {
+                    body($($arg),*)
+                }
+                match $crate::simd::level() {
+                    // SAFETY: the machine has these features, as `level` has detected.
+                    $crate::simd::Level::Avx512 => return unsafe { avx512($($arg),*) },
+                    // SAFETY: as above.
+                    $crate::simd::Level::Avx2 => return unsafe { avx2($($arg),*) },
+                    $crate::simd::Level::Baseline => {}
+                }
+            }
+            body($($arg),*)
         }
-        #[target_feature(enable = "avx2,fma,f16c")]
-        fn avx2<R>(body: impl FnOnce() -> R) -> R {
-            body()
-        }
-        match level() {
-            // SAFETY: the machine has these features (just detected).
-            Level::Avx512 => return unsafe { avx512(body) },
-            // SAFETY: as above.
-            Level::Avx2 => return unsafe { avx2(body) },
-            Level::Baseline => {}
-        }
-    }
-    body()
+    };
 }
+
+pub(crate) use vectorized;
 
 /// A real floating-point element and the type that it is computed with.
 pub(crate) trait Real: Element {
@@ -132,10 +160,13 @@ pub(crate) fn exp(x: f32) -> f32 {
     const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;
     const LIMIT: f32 = 88.722_84;
-    let clamped = x.clamp(-87.336_54, LIMIT);
-    // Adding and subtracting 1.5 * 2^23 rounds to an integer.
+    let clamped = if x > LIMIT { LIMIT } else { x };
+    let clamped = if clamped < -87.336_54 { -87.336_54 } else { clamped };
+    // Adding 1.5 * 2^23 rounds to an integer, which the low bits then hold.
     const ROUND: f32 = 12_582_912.0;
-    let n = (clamped * std::f32::consts::LOG2_E + ROUND) - ROUND;
+    let rounded = clamped * std::f32::consts::LOG2_E + ROUND;
+    let n = rounded - ROUND;
+    let exponent = (rounded.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
     let r = (clamped - n * LN2_HIGH) - n * LN2_LOW;
     let mut poly = 1.987_569_1e-4;
     poly = poly * r + 1.398_199_9e-3;
@@ -145,9 +176,9 @@ pub(crate) fn exp(x: f32) -> f32 {
     poly = poly * r + 5.000_000_1e-1;
     let fraction = poly * r * r + r + 1.0;
     // In two factors, since 2^n alone would overflow at n = 128.
-    let half = (n * 0.5) as i32;
-    let power = |e: i32| f32::from_bits(((e + 127) << 23) as u32);
-    let value = fraction * power(half) * power(n as i32 - half);
+    let half = exponent >> 1;
+    let power = |e: i32| f32::from_bits((e.wrapping_add(127) as u32) << 23);
+    let value = fraction * power(half) * power(exponent.wrapping_sub(half));
     let value = if x < -87.336_54 { 0.0 } else { value };
     let value = if x > LIMIT { f32::INFINITY } else { value };
     if x.is_nan() { x } else { value }

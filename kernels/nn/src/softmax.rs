@@ -14,54 +14,77 @@ fn unsupported(dtype: DType) -> Status {
     internal!("no softmax of {dtype}")
 }
 
+/// Strands that a row is reduced in, so that one operation need not wait for the one before.
+const STRANDS: usize = 32;
+
+/// Reduces a row in [`STRANDS`] strands.
+#[inline(always)]
+fn reduce<W: Wide>(row: &[W], first: W, f: impl Fn(W, W) -> W) -> W {
+    let mut strands = [first; STRANDS];
+    let (chunks, rest) = row.as_chunks::<STRANDS>();
+    for chunk in chunks {
+        for i in 0..STRANDS {
+            strands[i] = f(strands[i], chunk[i]);
+        }
+    }
+    strands.iter_mut().zip(rest).for_each(|(s, &v)| *s = f(*s, v));
+    if chunks.is_empty() {
+        return strands[..rest.len()].iter().fold(first, |a, &b| f(a, b));
+    }
+    strands.iter().fold(first, |a, &b| f(a, b))
+}
+
 /// The largest of a row; NaN is passed over.
 #[inline(always)]
 fn largest<W: Wide>(row: &[W]) -> W {
-    let mut strands = [W::neg_infinity(); 16];
-    let chunks = row.chunks_exact(16);
-    for (s, &v) in strands.iter_mut().zip(chunks.remainder()) {
-        *s = if v > *s { v } else { *s };
-    }
-    for chunk in chunks {
-        for (s, &v) in strands.iter_mut().zip(chunk) {
-            *s = if v > *s { v } else { *s };
-        }
-    }
-    strands.iter().fold(W::neg_infinity(), |best, &v| if v > best { v } else { best })
+    reduce(row, W::neg_infinity(), |best, v| if v > best { v } else { best })
 }
 
-/// The sum of `f` of every element, in 16 strands.
-#[inline(always)]
-fn sum_with<W: Wide>(row: &mut [W], f: impl Fn(&mut W) -> W) -> W {
-    let mut strands = [W::zero(); 16];
-    let mut chunks = row.chunks_exact_mut(16);
-    for chunk in &mut chunks {
-        strands.iter_mut().zip(chunk).for_each(|(s, v)| *s = *s + f(v));
-    }
-    strands.iter_mut().zip(chunks.into_remainder()).for_each(|(s, v)| *s = *s + f(v));
-    strands.iter().copied().sum()
-}
-
-/// Replaces a row by its distances from the largest element, and returns the sum of their exponentials.
-fn center<W: Wide>(row: &mut [W]) -> W {
-    vectorized(|| {
+vectorized! {
+    /// Replaces a row by its distances from the largest element, and returns the sum of their exponentials, which `scratch` then
+    /// holds.
+    fn center[W: Wide](row: &mut [W], scratch: &mut [W]) -> W {
         let top = largest(row);
-        sum_with(row, |v| {
+        for (v, e) in row.iter_mut().zip(scratch.iter_mut()) {
             *v = *v - top;
-            v.exponential()
-        })
-    })
+            *e = v.exponential();
+        }
+        reduce(scratch, W::zero(), |a, b| a + b)
+    }
 }
 
-/// Replaces a row by the exponentials of the distances from the largest element, and returns their sum.
-fn exponentials<W: Wide>(row: &mut [W]) -> W {
-    vectorized(|| {
+vectorized! {
+    /// Replaces a row by the exponentials of the distances from the largest element, and returns their sum and the largest.
+    fn exponentials[W: Wide](row: &mut [W]) -> (W, W) {
         let top = largest(row);
-        sum_with(row, |v| {
-            *v = (*v - top).exponential();
-            *v
-        })
-    })
+        row.iter_mut().for_each(|v| *v = (*v - top).exponential());
+        (reduce(row, W::zero(), |a, b| a + b), top)
+    }
+}
+
+vectorized! {
+    fn widen[T: Real](to: &mut [T::Wide], from: &[T]) {
+        to.iter_mut().zip(from).for_each(|(w, t)| *w = t.widen());
+    }
+}
+
+vectorized! {
+    fn scaled[T: Real](to: &mut [T], from: &[T::Wide], scale: T::Wide) {
+        to.iter_mut().zip(from).for_each(|(t, w)| *t = T::narrow(*w * scale));
+    }
+}
+
+vectorized! {
+    fn lowered[T: Real](to: &mut [T], from: &[T::Wide], offset: T::Wide) {
+        to.iter_mut().zip(from).for_each(|(t, w)| *t = T::narrow(*w - offset));
+    }
+}
+
+vectorized! {
+    /// Replaces labels by `exponential / sum - label`.
+    fn difference[T: Real](labels: &mut [T], exponentials: &[T::Wide], sum: T::Wide) {
+        labels.iter_mut().zip(exponentials).for_each(|(t, e)| *t = T::narrow(*e / sum - t.widen()));
+    }
 }
 
 /// `Softmax(logits)`: `e^x / sum e^x` along the last dimension. `LogSoftmax(logits)`: its logarithm, `x - ln sum e^x`.
@@ -90,14 +113,15 @@ fn softmax<T: Real>(ctx: &mut Context<'_>, logarithm: bool) -> Result<()> {
             part.copy_from_slice(&source[range.start * classes..range.end * classes]);
         }
         let mut row = vec![T::Wide::zero(); classes];
+        let mut scratch = vec![T::Wide::zero(); if logarithm { classes } else { 0 }];
         for to in part.chunks_exact_mut(classes) {
-            row.iter_mut().zip(to.iter()).for_each(|(w, t)| *w = t.widen());
+            widen(&mut row, to);
             if logarithm {
-                let offset = Float::ln(center(&mut row));
-                vectorized(|| to.iter_mut().zip(&row).for_each(|(t, w)| *t = T::narrow(*w - offset)));
+                let offset = Float::ln(center(&mut row, &mut scratch));
+                lowered(to, &row, offset);
             } else {
-                let scale = T::Wide::one() / exponentials(&mut row);
-                vectorized(|| to.iter_mut().zip(&row).for_each(|(t, w)| *t = T::narrow(*w * scale)));
+                let scale = T::Wide::one() / exponentials(&mut row).0;
+                scaled(to, &row, scale);
             }
         }
     });
@@ -176,24 +200,20 @@ fn cross_entropy<T: Real>(
     let mut loss = Tensor::zeros(T::DTYPE, Shape::vector(rows))?;
     let mut backprop = Tensor::alloc(T::DTYPE, Shape::from_dims(&[rows, classes])?)?;
     let (logits, labels) = (Rows::<T>::new(logits)?, Rows::<T>::new(labels)?);
-    per_row(ctx, &mut loss, &mut backprop, classes, |row, distances, loss, to: &mut [T]| {
-        let wide_labels = to;
+    per_row(ctx, &mut loss, &mut backprop, classes, |row, buffer, loss, to: &mut [T]| {
+        let (distances, exponentials) = buffer.split_at_mut(classes);
         distances.iter_mut().zip(logits.row(row)).for_each(|(d, x)| *d = x.widen());
-        wide_labels.iter_mut().zip(labels.row(row)).for_each(|(t, x)| *t = x);
-        let sum = center(distances);
+        to.iter_mut().zip(labels.row(row)).for_each(|(t, x)| *t = x);
+        let sum = center(distances, exponentials);
         let offset = Float::ln(sum);
-        let total: T::Wide = distances.iter().zip(wide_labels.iter()).map(|(&d, l)| l.widen() * (offset - d)).sum();
+        let total: T::Wide = distances.iter().zip(to.iter()).map(|(&d, l)| l.widen() * (offset - d)).sum();
         *loss = T::narrow(total);
-        vectorized(|| {
-            wide_labels.iter_mut().zip(distances.iter()).for_each(|(t, d)| {
-                *t = T::narrow(d.exponential() / sum - t.widen());
-            });
-        });
+        difference(to, exponentials, sum);
     })?;
     Ok((loss, backprop))
 }
 
-/// Runs `body` for each row: its number, a buffer of `classes` numbers, and the row's places in the loss and in `backprop`.
+/// Runs `body` for each row: its number, a buffer of twice `classes` numbers, and the row's places in the loss and in `backprop`.
 fn per_row<T: Real>(
     ctx: &Context<'_>,
     loss: &mut Tensor,
@@ -207,7 +227,7 @@ fn per_row<T: Real>(
     let places = loss.as_mut_slice::<T>()?.iter_mut().zip(backprop.as_mut_slice::<T>()?.chunks_exact_mut(classes));
     let mut places: Vec<(&mut T, &mut [T])> = places.collect();
     ctx.parallel_chunks(&mut places, 1, classes as f64 * COST * 2.0, |range, part| {
-        let mut buffer = vec![T::Wide::zero(); classes];
+        let mut buffer = vec![T::Wide::zero(); 2 * classes];
         for (row, (loss, to)) in range.zip(part) {
             body(row, &mut buffer, loss, to);
         }
@@ -267,14 +287,14 @@ fn sparse_cross_entropy<T: Real>(ctx: &Context<'_>, logits: &Tensor, labels: &[u
     let logits = logits.as_slice::<T>()?;
     per_row(ctx, &mut loss, &mut backprop, classes, |row, buffer, loss, to: &mut [T]| {
         let from = &logits[row * classes..(row + 1) * classes];
-        buffer.iter_mut().zip(from).for_each(|(d, x)| *d = x.widen());
-        let top = vectorized(|| largest(buffer));
+        let (buffer, _) = buffer.split_at_mut(classes);
+        widen(buffer, from);
         let label = labels[row];
-        let distance = buffer[label] - top;
-        let sum = exponentials(buffer);
-        *loss = T::narrow(Float::ln(sum) - distance);
+        let logit = buffer[label];
+        let (sum, top) = exponentials(buffer);
+        *loss = T::narrow(Float::ln(sum) - (logit - top));
         let scale = T::Wide::one() / sum;
-        vectorized(|| to.iter_mut().zip(buffer.iter()).for_each(|(t, e)| *t = T::narrow(*e * scale)));
+        scaled(to, buffer, scale);
         to[label] = T::narrow(buffer[label] * scale - T::Wide::one());
     })?;
     Ok((loss, backprop))

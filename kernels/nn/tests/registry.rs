@@ -12,7 +12,10 @@ fn takes(registration: &Registration, types: &str) -> bool {
         let (attr, name) = pair.split_once('=').expect("a pair");
         // Some of TensorFlow's kernels are told apart by a data format that they leave open.
         attr == "data_format"
-            || registration.constraints().iter().any(|(a, allowed)| *a == attr && allowed.iter().any(|d| d.name() == name))
+            || registration
+                .constraints()
+                .iter()
+                .any(|(a, allowed)| *a == attr && allowed.iter().any(|d| d.name() == name))
             || registration.constraints().iter().all(|(a, _)| *a != attr)
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::window::{Axis, DataFormat, Padding, int32_list};
 use graphmill_runtime::Construction;
-use graphmill_tensor::{DType, Result, Shape, Tensor, invalid_argument, unimplemented_op};
+use graphmill_tensor::{DType, Result, Shape, Status, Tensor, invalid_argument, unimplemented_op};
 
 /// The attributes that the three convolution ops share.
 pub(crate) struct ConvAttrs {
@@ -95,7 +95,7 @@ impl ConvAttrs {
         Ok(self)
     }
 
-    fn new(c: &Construction<'_>, depth_stride: Code) -> Result<ConvAttrs> {
+    fn new(c: &Construction<'_>, code: Code) -> Result<ConvAttrs> {
         let dtype = c.dtype("T")?;
         let format = DataFormat::from_attr(c)?;
         let (rows, cols, channels) = format.axes();
@@ -108,19 +108,17 @@ impl ConvAttrs {
             return Err(invalid_argument!("Sliding window strides field must specify 4 dimensions"));
         };
         if strides[0] != 1 || strides[channels] != 1 {
-            let text = "Current implementation does not yet support strides in the batch and depth dimensions.";
-            return Err(match depth_stride {
-                Code::Unimplemented => unimplemented_op!("{text}"),
-                Code::InvalidArgument => invalid_argument!("{text}"),
-            });
+            return Err(
+                code.status("Current implementation does not yet support strides in the batch and depth dimensions.")
+            );
         }
         if strides[rows] <= 0 || strides[cols] <= 0 {
             return Err(invalid_argument!("Row and column strides should be larger than 0."));
         }
         if dilations[0] != 1 || dilations[channels] != 1 {
-            return Err(invalid_argument!(
-                "Current implementation does not yet support dilations in the batch and depth dimensions."
-            ));
+            return Err(
+                code.status("Current implementation does not yet support dilations in the batch and depth dimensions.")
+            );
         }
         if dilations[rows] <= 0 || dilations[cols] <= 0 {
             return Err(invalid_argument!("Dilated rates should be larger than 0."));
@@ -379,6 +377,15 @@ impl ConvAttrs {
 enum Code {
     Unimplemented,
     InvalidArgument,
+}
+
+impl Code {
+    fn status(self, text: &str) -> Status {
+        match self {
+            Code::Unimplemented => unimplemented_op!("{text}"),
+            Code::InvalidArgument => invalid_argument!("{text}"),
+        }
+    }
 }
 
 /// The shape that a vector of sizes spells out; `name` is what complaints call it.

@@ -28,10 +28,41 @@ fn taps(shape: &ConvShape, row: usize, col: usize, mut f: impl FnMut(usize, usiz
     }
 }
 
+vectorized! {
+    /// `to[c * m + q] += x[c] * w[c * m + q]` with as many `q` for each `c` as there are.
+    fn spread[T: Scalar](to: &mut [T], x: &[T], w: &[T]) {
+        let multiple = to.len() / x.len();
+        if multiple == 1 {
+            for ((to, &x), &w) in to.iter_mut().zip(x).zip(w) {
+                *to = to.plus(x.times(w));
+            }
+            return;
+        }
+        for ((to, w), &x) in to.chunks_exact_mut(multiple).zip(w.chunks_exact(multiple)).zip(x) {
+            to.iter_mut().zip(w).for_each(|(to, &w)| *to = to.plus(x.times(w)));
+        }
+    }
+}
+
+vectorized! {
+    /// `to[c] += sum over q of g[c * m + q] * w[c * m + q]`.
+    fn collect[T: Scalar](to: &mut [T], g: &[T], w: &[T]) {
+        let multiple = g.len() / to.len();
+        if multiple == 1 {
+            for ((to, &g), &w) in to.iter_mut().zip(g).zip(w) {
+                *to = to.plus(g.times(w));
+            }
+            return;
+        }
+        for (to, (g, w)) in to.iter_mut().zip(g.chunks_exact(multiple).zip(w.chunks_exact(multiple))) {
+            g.iter().zip(w).for_each(|(&g, &w)| *to = to.plus(g.times(w)));
+        }
+    }
+}
+
 /// As [`super::general::forward`].
 pub(super) fn forward<T: Scalar>(ctx: &Context<'_>, shape: &ConvShape, input: &[T], filter: &[T], output: &mut [T]) {
     let (depth, channels) = (shape.in_depth, shape.out_depth);
-    let multiple = channels / depth;
     let cost = shape.output_row() as f64 * shape.patch_size() as f64 * COST;
     ctx.parallel_chunks(output, shape.output_row(), cost, |rows, part| {
         for (image, image_rows, at) in image_parts(rows, shape.rows.output) {
@@ -42,18 +73,7 @@ pub(super) fn forward<T: Scalar>(ctx: &Context<'_>, shape: &ConvShape, input: &[
                     to.fill(T::default());
                     taps(shape, row, col, |from, weight| {
                         let (from, weights) = (&image[from..from + depth], &filter[weight..weight + channels]);
-                        vectorized(|| {
-                            if multiple == 1 {
-                                for ((to, &x), &w) in to.iter_mut().zip(from).zip(weights) {
-                                    *to = to.plus(x.times(w));
-                                }
-                            } else {
-                                let groups = to.chunks_exact_mut(multiple).zip(weights.chunks_exact(multiple));
-                                for ((to, weights), &x) in groups.zip(from) {
-                                    to.iter_mut().zip(weights).for_each(|(to, &w)| *to = to.plus(x.times(w)));
-                                }
-                            }
-                        });
+                        spread(to, from, weights);
                     });
                 }
             }
@@ -70,7 +90,6 @@ pub(super) fn input_gradient<T: Scalar>(
     gradient: &mut [T],
 ) {
     let (depth, channels) = (shape.in_depth, shape.out_depth);
-    let multiple = channels / depth;
     let output_image = shape.rows.output * shape.output_row();
     let cost = output_image as f64 * shape.patch_size() as f64 * COST;
     ctx.parallel_chunks(gradient, shape.image(), cost, |images, part| {
@@ -80,18 +99,7 @@ pub(super) fn input_gradient<T: Scalar>(
             for (pixel, from) in pixels.enumerate() {
                 taps(shape, pixel / shape.cols.output, pixel % shape.cols.output, |to, weight| {
                     let (to, weights) = (&mut target[to..to + depth], &filter[weight..weight + channels]);
-                    vectorized(|| {
-                        if multiple == 1 {
-                            for ((to, &g), &w) in to.iter_mut().zip(from).zip(weights) {
-                                *to = to.plus(g.times(w));
-                            }
-                        } else {
-                            let groups = from.chunks_exact(multiple).zip(weights.chunks_exact(multiple));
-                            for (to, (from, weights)) in to.iter_mut().zip(groups) {
-                                from.iter().zip(weights).for_each(|(&g, &w)| *to = to.plus(g.times(w)));
-                            }
-                        }
-                    });
+                    collect(to, from, weights);
                 });
             }
         }
@@ -107,7 +115,6 @@ pub(super) fn filter_gradient<T: Scalar>(
     gradient: &mut [T],
 ) -> Result<()> {
     let (depth, channels) = (shape.in_depth, shape.out_depth);
-    let multiple = channels / depth;
     let output_image = shape.rows.output * shape.output_row();
     sum_of_parts(ctx, shape, gradient, |images, sum| {
         for image in images {
@@ -116,18 +123,7 @@ pub(super) fn filter_gradient<T: Scalar>(
             for (pixel, backprop) in pixels.enumerate() {
                 taps(shape, pixel / shape.cols.output, pixel % shape.cols.output, |from, to| {
                     let (from, to) = (&source[from..from + depth], &mut sum[to..to + channels]);
-                    vectorized(|| {
-                        if multiple == 1 {
-                            for ((to, &x), &g) in to.iter_mut().zip(from).zip(backprop) {
-                                *to = to.plus(x.times(g));
-                            }
-                        } else {
-                            let groups = to.chunks_exact_mut(multiple).zip(backprop.chunks_exact(multiple));
-                            for ((to, backprop), &x) in groups.zip(from) {
-                                to.iter_mut().zip(backprop).for_each(|(to, &g)| *to = to.plus(x.times(g)));
-                            }
-                        }
-                    });
+                    spread(to, from, backprop);
                 });
             }
         }

@@ -308,10 +308,11 @@ pub(super) fn filter_gradient(
             let from = &input[image * shape.image()..(image + 1) * shape.image()];
             let source = pad((&rows, &cols, depth), from, (0, rows.output), buffer);
             let out_backprop = &out_backprop[image * output_size..(image + 1) * output_size];
-            let mut tap = 0;
-            for run in &all {
-                for taps in even_parts(run.length, tiles.pixels()) {
-                    for first in (0..channels).step_by(tiles.width()) {
+            // The channels outermost: what one tile reads of the gradient then stays in the first-level cache.
+            for first in (0..channels).step_by(tiles.width()) {
+                let mut tap = 0;
+                for run in &all {
+                    for taps in even_parts(run.length, tiles.pixels()) {
                         let outer = Outer {
                             source: source.elements,
                             start: run.offset + taps.start,
@@ -328,8 +329,8 @@ pub(super) fn filter_gradient(
                         };
                         tiles.outer(&outer, &mut sum[(tap + taps.start) * channels + first..], channels);
                     }
+                    tap += run.length;
                 }
-                tap += run.length;
             }
         }
         Ok(())

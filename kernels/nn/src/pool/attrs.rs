@@ -81,9 +81,11 @@ impl PoolAttrs {
         Ok(attrs)
     }
 
-    /// Refuses channels in the second dimension unless the element type is one that takes them.
+    /// Refuses channels in the second dimension unless the element type is one that takes them and no channels are pooled.
     pub fn channels_last_unless_general(self, kernel: &str) -> Result<PoolAttrs> {
-        if general(self.dtype) && self.format == DataFormat::Nchw {
+        let (_, _, channels) = self.format.axes();
+        let spatial = self.window.is_none_or(|w| w.ksize[channels] == 1 && w.strides[channels] == 1);
+        if general(self.dtype) && self.format == DataFormat::Nchw && spatial {
             return Ok(self);
         }
         self.channels_last(kernel)

@@ -53,6 +53,30 @@ impl Kernel for AvgPool {
     }
 }
 
+vectorized! {
+    /// Adds pixels up.
+    fn add_pixels[T: Real](sums: &mut [T::Wide], pixels: &[T]) {
+        for pixel in pixels.chunks_exact(sums.len()) {
+            sums.iter_mut().zip(pixel).for_each(|(s, p)| *s = *s + p.widen());
+        }
+    }
+}
+
+vectorized! {
+    /// Adds a share of a gradient to each of some pixels.
+    fn add_shares[T: Real](pixels: &mut [T::Wide], gradient: &[T], share: T::Wide) {
+        for pixel in pixels.chunks_exact_mut(gradient.len()) {
+            pixel.iter_mut().zip(gradient).for_each(|(p, g)| *p = *p + g.widen() * share);
+        }
+    }
+}
+
+vectorized! {
+    fn divided[T: Real](to: &mut [T], from: &[T::Wide], divisor: T::Wide) {
+        to.iter_mut().zip(from).for_each(|(t, f)| *t = T::narrow(*f / divisor));
+    }
+}
+
 fn averages<T: Real>(ctx: &Context<'_>, input: &Tensor, shape: &PoolShape) -> Result<Tensor> {
     let mut output = Tensor::alloc(T::DTYPE, shape.output()?)?;
     let source = input.as_slice::<T>()?;
@@ -71,15 +95,9 @@ fn averages<T: Real>(ctx: &Context<'_>, input: &Tensor, shape: &PoolShape) -> Re
                 for y in covered_rows.clone() {
                     let line = y * shape.cols.input * depth;
                     let from = &image[line + covered.start * depth..line + covered.end * depth];
-                    let sums = &mut sums;
-                    vectorized(|| {
-                        for from in from.chunks_exact(depth) {
-                            sums.iter_mut().zip(from).for_each(|(s, f)| *s = *s + f.widen());
-                        }
-                    });
+                    add_pixels(&mut sums, from);
                 }
-                let sums = &sums;
-                vectorized(|| to.iter_mut().zip(sums).for_each(|(t, s)| *t = T::narrow(*s / count)));
+                divided(to, &sums, count);
             }
         }
     });
@@ -160,16 +178,11 @@ fn shares<T: Real>(
                     for y in covered_rows.clone() {
                         let line = y * shape.cols.input * depth;
                         let sums = &mut sums[line + covered.start * depth..line + covered.end * depth];
-                        vectorized(|| {
-                            for sums in sums.chunks_exact_mut(depth) {
-                                sums.iter_mut().zip(gradient).for_each(|(s, g)| *s = *s + g.widen() * share);
-                            }
-                        });
+                        add_shares(sums, gradient, share);
                     }
                 }
             }
-            let sums = &sums;
-            vectorized(|| to.iter_mut().zip(sums).for_each(|(t, s)| *t = T::narrow(*s)));
+            divided(to, &sums, T::Wide::one());
         }
     });
     Ok(result)

@@ -122,28 +122,52 @@ fn maximum<T: Ordered>(ctx: &Context<'_>, input: &Tensor, shape: &PoolShape) -> 
         });
         return Ok(output);
     }
-    let depth = shape.depth;
     let cost = shape.output_row() as f64 * shape.window() as f64 * 0.1 + 5.0;
     ctx.parallel_chunks(target, shape.output_row(), cost, |rows, part| {
         for (row, to_row) in rows.zip(part.chunks_exact_mut(shape.output_row())) {
             let (image, row) = (row / shape.rows.output, row % shape.rows.output);
             let image = &source[image * shape.image()..(image + 1) * shape.image()];
-            for (col, to) in to_row.chunks_exact_mut(depth).enumerate() {
-                to.fill(T::LOWEST);
-                for y in shape.rows.covered(row) {
-                    let covered = shape.cols.covered(col);
-                    let line = y * shape.cols.input * depth;
-                    let from = &image[line + covered.start * depth..line + covered.end * depth];
-                    vectorized(|| {
-                        for from in from.chunks_exact(depth) {
-                            to.iter_mut().zip(from).for_each(|(t, &f)| *t = if f > *t { f } else { *t });
-                        }
-                    });
-                }
-            }
+            row_of_maxima(shape, image, row, to_row);
         }
     });
     Ok(output)
+}
+
+vectorized! {
+    /// The maxima of one output row.
+    fn row_of_maxima[T: Ordered](shape: &PoolShape, image: &[T], row: usize, to_row: &mut [T]) {
+        let depth = shape.depth;
+        to_row.fill(T::LOWEST);
+        for y in shape.rows.covered(row) {
+            let line = &image[y * shape.cols.input * depth..(y + 1) * shape.cols.input * depth];
+            for (col, to) in to_row.chunks_exact_mut(depth).enumerate() {
+                let covered = shape.cols.covered(col);
+                for from in line[covered.start * depth..covered.end * depth].chunks_exact(depth) {
+                    to.iter_mut().zip(from).for_each(|(t, &f)| *t = if f > *t { f } else { *t });
+                }
+            }
+        }
+    }
+}
+
+vectorized! {
+    /// Takes elements that are larger than the best so far, and notes that they are pixel `pixel`.
+    fn take_larger[T: Ordered](best: &mut [T], at: &mut [u32], from: &[T], pixel: u32) {
+        for ((best, at), &from) in best.iter_mut().zip(at).zip(from) {
+            let larger = *best < from;
+            *best = if larger { from } else { *best };
+            *at = if larger { pixel } else { *at };
+        }
+    }
+}
+
+vectorized! {
+    /// Adds the gradients of the channels whose best is pixel `pixel`.
+    fn add_where[T: Ordered](to: &mut [T], gradient: &[T], at: &[u32], pixel: u32) {
+        for ((to, &g), &at) in to.iter_mut().zip(gradient).zip(at) {
+            *to = if at == pixel { to.plus(g) } else { *to };
+        }
+    }
 }
 
 /// For each channel of one window, the largest element and the number of the covered input pixel that has it: the first of
@@ -169,14 +193,7 @@ impl<T: Ordered> Positions<T> {
                     self.best.copy_from_slice(from);
                     self.at.fill(0);
                 } else {
-                    let (best, at) = (&mut self.best, &mut self.at);
-                    vectorized(|| {
-                        for ((best, at), &from) in best.iter_mut().zip(at.iter_mut()).zip(from) {
-                            let larger = *best < from;
-                            *best = if larger { from } else { *best };
-                            *at = if larger { pixel } else { *at };
-                        }
-                    });
+                    take_larger(&mut self.best, &mut self.at, from, pixel);
                 }
                 pixel += 1;
             }
@@ -310,12 +327,7 @@ fn gradient_of<T: Ordered>(ctx: &Context<'_>, input: &Tensor, gradient: &Tensor,
                     for y in shape.rows.covered(row) {
                         for x in shape.cols.covered(col) {
                             let at = (y * shape.cols.input + x) * depth;
-                            let (to, found) = (&mut to[at..at + depth], &found.at);
-                            vectorized(|| {
-                                for ((to, &g), &at) in to.iter_mut().zip(gradient).zip(found) {
-                                    *to = if at == pixel { to.plus(g) } else { *to };
-                                }
-                            });
+                            add_where(&mut to[at..at + depth], gradient, &found.at, pixel);
                             pixel += 1;
                         }
                     }
