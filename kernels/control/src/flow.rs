@@ -1,7 +1,7 @@
 //! `Switch`, `Merge`, and the ops at the edges of loops. The frames themselves are the executor's.
 
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
-use graphmill_tensor::{Result, internal, invalid_argument};
+use graphmill_tensor::{DType, Result, Status, Tensor, dispatch, internal, invalid_argument};
 
 pub(crate) fn register(registry: &mut Registry) {
     for op in ["Switch", "RefSwitch"] {
@@ -14,6 +14,7 @@ pub(crate) fn register(registry: &mut Registry) {
     for op in ["Enter", "RefEnter", "Exit", "RefExit", "NextIteration", "RefNextIteration", "RefIdentity", "LoopCond"] {
         registry.op(op).kernel(|_| Ok(Forward));
     }
+    registry.op("ToBool").kernel(|_| Ok(ToBool));
     registry.op("RefSelect").kernel(|_| Ok(RefSelect));
     registry.op("NoOp").kernel(|_| Ok(NoOp));
     registry.op("ControlTrigger").kernel(|_| Ok(NoOp));
@@ -54,11 +55,7 @@ impl Kernel for SwitchN {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
         let index = ctx.input(1)?;
         if !index.shape().is_scalar() {
-            let node = &ctx.node().name;
-            return Err(invalid_argument!(
-                "The second input must be a scalar, but it has shape {}: {node}",
-                index.shape()
-            ));
+            return Err(second_input(index));
         }
         let index = index.scalar_value::<i32>()?;
         let last = self.outputs.saturating_sub(1);
@@ -66,6 +63,10 @@ impl Kernel for SwitchN {
         let data = ctx.take_value(0)?;
         ctx.set_value(output, data)
     }
+}
+
+fn second_input(tensor: &Tensor) -> Status {
+    invalid_argument!("The second input must be a scalar, but it has shape {}", tensor.shape())
 }
 
 /// Passes on the one live input; the second output is its index.
@@ -94,6 +95,26 @@ impl Kernel for Forward {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
         let value = ctx.take_value(0)?;
         ctx.set_value(0, value)
+    }
+}
+
+/// The truth of a tensor, as Python has it: a number that is not zero, a string that is not empty, a tensor with elements.
+struct ToBool;
+
+impl Kernel for ToBool {
+    fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
+        let input = ctx.input(0)?;
+        let truth = if !input.shape().is_scalar() {
+            input.num_elements() > 0
+        } else if input.dtype() == DType::String {
+            input.strings()?.iter().any(|s| !s.is_empty())
+        } else {
+            let number = dispatch!(input.dtype(), T in [f32, f64, i32, u8, i16, i8, i64, bool] => {
+                input.scalar_value::<T>()? != T::default()
+            });
+            number.ok_or_else(|| invalid_argument!("{} cannot be converted to a boolean", input.dtype()))?
+        };
+        ctx.set_scalar(0, truth)
     }
 }
 

@@ -1,8 +1,9 @@
-//! Control flow of version 1 (`Switch`, `Merge` and the parts of loops), assertions and printing.
+//! Control flow of version 1 (`Switch`, `Merge` and the parts of loops), stacks, assertions and printing.
 
 mod assert;
 mod flow;
 mod print;
+mod stack;
 mod summarize;
 
 use graphmill_runtime::Registry;
@@ -12,4 +13,5 @@ pub fn register(registry: &mut Registry) {
     flow::register(registry);
     assert::register(registry);
     print::register(registry);
+    stack::register(registry);
 }

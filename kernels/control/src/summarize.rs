@@ -67,8 +67,6 @@ fn texts(tensor: &Tensor, limit: usize) -> Result<Vec<String>> {
         graphmill_tensor::f16 => |v| short(v.to_f32()),
         graphmill_tensor::bf16 => |v| short(v.to_f32()),
         bool => |v| u8::from(*v).to_string(),
-        graphmill_tensor::Complex32 => |v| format!("({},{})", short(v.re), short(v.im)),
-        graphmill_tensor::Complex64 => |v| format!("({},{})", short(v.re as f32), short(v.im as f32)),
         graphmill_tensor::QInt8 => |v| v.0.to_string(),
         graphmill_tensor::QUInt8 => |v| v.0.to_string(),
         graphmill_tensor::QInt16 => |v| v.0.to_string(),

@@ -5,7 +5,7 @@ use crate::executor::frame::FrameInstance;
 use crate::executor::program::{Action, Program, ProgramNode};
 use crate::executor::threads::Threads;
 use crate::{AnyKernel, AsyncContext, Context, Kernel, Outputs, Step, Value};
-use graphmill_tensor::{Result, Status, Tensor, failed_precondition, internal, invalid_argument};
+use graphmill_tensor::{Result, Status, Tensor, failed_precondition, internal};
 use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -192,8 +192,7 @@ impl Run {
         let node = &program.nodes[task.node as usize];
         if task.dead {
             if let Action::Fetch(index) = node.action {
-                let name = &program.fetches()[index].name;
-                return state.fail(invalid_argument!("The tensor returned for {name} was not valid."));
+                return state.fail(self.dead_fetch(&program.fetches()[index].name));
             }
             return state.propagate(program, task, node, &mut []);
         }
@@ -224,6 +223,18 @@ impl Run {
                 AnyKernel::Async(kernel) => self.start_async(state, task, node, kernel.as_ref()),
             },
         }
+    }
+
+    /// What TensorFlow says of a fetch that is dead, rendezvous key included.
+    fn dead_fetch(&self, name: &str) -> Status {
+        let device = &self.program.device;
+        internal!(
+            "Failed to fetch outputs for step {}. (Original error message: The tensor returned for \
+             {device};{:016x};{device};{name};0:0 was not valid.)",
+            self.step.id(),
+            device.incarnation(),
+            device = device.name()
+        )
     }
 
     fn compute(&self, state: &mut State, task: Task, node: &ProgramNode, kernel: &dyn Kernel) {
