@@ -142,7 +142,7 @@ def cycle():
 GRAPHS = {
     "slot too large": (two_nodes("a:1"), "b", "a"),
     "negative slot": (two_nodes("a:-1"), "b", "a:-1"),
-    "slot over 32 bits": (two_nodes("a:4294967296"), "b", "a:4294967296"),
+    "slot over 32 bits": (two_nodes("a:4294967296"), "b", "4294967296"),
     "missing node": (two_nodes("missing"), "b", "missing"),
     "missing control input": (two_nodes("^missing"), "b", "missing"),
     "empty input": (two_nodes(""), "b", ""),
