@@ -21,7 +21,7 @@ test-oracle: build venv
 	$(PY) -m tests.oracle
 
 test-e2e: build venv
-	$(PY) -m pytest -q tests/e2e
+	$(PY) -m pytest -q --tb=short -p no:cacheprovider tests/e2e
 
 # TensorFlow's server and ours in turn; prints ratios. ONLY=name picks workloads.
 bench: build venv
