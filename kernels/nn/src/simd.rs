@@ -173,7 +173,7 @@ pub(crate) fn exp(x: f32) -> f32 {
     poly = poly * r + 8.333_452e-3;
     poly = poly * r + 4.166_579_6e-2;
     poly = poly * r + 1.666_666_5e-1;
-    poly = poly * r + 5.000_000_1e-1;
+    poly = poly * r + 0.5;
     let fraction = poly * r * r + r + 1.0;
     // In two factors, since 2^n alone would overflow at n = 128.
     let half = exponent >> 1;

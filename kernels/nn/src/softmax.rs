@@ -109,13 +109,13 @@ fn softmax<T: Real>(ctx: &mut Context<'_>, logarithm: bool) -> Result<()> {
     let target = output.as_mut_slice::<T>()?;
     let source = if reused.is_some() { None } else { Some(ctx.input(0)?.as_slice::<T>()?) };
     ctx.parallel_chunks(target, classes, classes as f64 * COST, |range, part| {
-        if let Some(source) = source {
-            part.copy_from_slice(&source[range.start * classes..range.end * classes]);
-        }
         let mut row = vec![T::Wide::zero(); classes];
         let mut scratch = vec![T::Wide::zero(); if logarithm { classes } else { 0 }];
-        for to in part.chunks_exact_mut(classes) {
-            widen(&mut row, to);
+        for (at, to) in range.zip(part.chunks_exact_mut(classes)) {
+            match source {
+                Some(source) => widen(&mut row, &source[at * classes..(at + 1) * classes]),
+                None => widen(&mut row, to),
+            }
             if logarithm {
                 let offset = Float::ln(center(&mut row, &mut scratch));
                 lowered(to, &row, offset);

@@ -116,9 +116,8 @@ impl PoolAttrs {
 
     /// Refuses pooling along the channels, in a gradient of which `name` is the op.
     pub fn spatial(self, name: &str) -> Result<PoolAttrs> {
-        match &self.window {
-            Some(window) => window.check_spatial(name, self.format)?,
-            None => {}
+        if let Some(window) = &self.window {
+            window.check_spatial(name, self.format)?;
         }
         Ok(self)
     }

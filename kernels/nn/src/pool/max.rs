@@ -137,13 +137,30 @@ vectorized! {
     /// The maxima of one output row.
     fn row_of_maxima[T: Ordered](shape: &PoolShape, image: &[T], row: usize, to_row: &mut [T]) {
         let depth = shape.depth;
-        to_row.fill(T::LOWEST);
-        for y in shape.rows.covered(row) {
+        let larger = |best: T, v: T| if v > best { v } else { best };
+        let covered_rows = shape.rows.covered(row);
+        if covered_rows.is_empty() {
+            to_row.fill(T::LOWEST);
+        }
+        for (number, y) in covered_rows.enumerate() {
             let line = &image[y * shape.cols.input * depth..(y + 1) * shape.cols.input * depth];
             for (col, to) in to_row.chunks_exact_mut(depth).enumerate() {
                 let covered = shape.cols.covered(col);
-                for from in line[covered.start * depth..covered.end * depth].chunks_exact(depth) {
-                    to.iter_mut().zip(from).for_each(|(t, &f)| *t = if f > *t { f } else { *t });
+                let pixels = &line[covered.start * depth..covered.end * depth];
+                // Two pixels at a time, and nothing read back in the first row: this loop is all loads and stores.
+                let (pair, mut rest) = pixels.split_at((2 * depth).min(pixels.len()) * usize::from(covered.len() > 1));
+                let (a, b) = pair.split_at(pair.len() / 2);
+                if number > 0 {
+                    to.iter_mut().zip(a).zip(b).for_each(|((t, &a), &b)| *t = larger(larger(*t, a), b));
+                } else if !pair.is_empty() {
+                    to.iter_mut().zip(a).zip(b).for_each(|((t, &a), &b)| *t = larger(larger(T::LOWEST, a), b));
+                } else {
+                    to.fill(T::LOWEST);
+                }
+                while !rest.is_empty() {
+                    let (pixel, others) = rest.split_at(depth);
+                    to.iter_mut().zip(pixel).for_each(|(t, &v)| *t = larger(*t, v));
+                    rest = others;
                 }
             }
         }
