@@ -2,15 +2,14 @@
 
 import re
 
+import grpc
 import numpy as np
 import pytest
 from tensorflow.core.protobuf import error_codes_pb2 as codes
 
-from tests.master import MasterError
+from tests.master import MESSAGES, MasterError
 from tests.oracle import dtypes
 from tests.oracle.build import Builder
-
-OK = None
 
 
 def float_proto(*values):
@@ -120,15 +119,9 @@ def test_one_request_id_counts_once(master, session):
 
 
 def extend(master, session, graph, version=0):
-    return master.call("ExtendSession", session_handle=session, graph_def=as_wire(master, graph), current_graph_version=version)
-
-
-def as_wire(master, graph):
-    from tests.master import MESSAGES
-
-    request = MESSAGES["ExtendSessionRequest"]()
+    request = MESSAGES["ExtendSessionRequest"](session_handle=session, current_graph_version=version)
     request.graph_def.ParseFromString(graph.SerializeToString())
-    return request.graph_def
+    return master.call("ExtendSession", request)
 
 
 def addition(name="d", op="Neg", source="a"):
@@ -175,18 +168,17 @@ def test_a_device_that_is_not_there_is_refused_at_once(master, server):
     assert "/job:elsewhere/task:3" in caught.value.text
 
 
-def test_an_op_without_kernel_says_so(master, server):
+def test_a_dtype_without_kernel_is_refused_and_names_the_op(master, server):
     b = Builder()
-    b.add("MatMul", b.const([[1]], "int8"), b.const([[1]], "int8"), T="string", name="strange")
-    with pytest.raises(MasterError):
+    b.add("MatMul", b.const([[1]], "uint8"), b.const([[1]], "uint8"), name="strange")
+    with pytest.raises(MasterError, match="No OpKernel was registered to support Op 'MatMul'") as caught:
         master.create_session(b.graph)
+    assert caught.value.code == codes.INVALID_ARGUMENT
 
 
 @pytest.mark.ours_only
 def test_a_method_that_does_not_exist_is_unimplemented(master, server):
     stub = master.channel.unary_unary("/tensorflow.grpc.MasterService/Reset")
-    import grpc
-
     with pytest.raises(grpc.RpcError) as caught:
         stub(b"", timeout=10)
     assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED

@@ -3,7 +3,7 @@
 import dataclasses
 
 import numpy as np
-from tensorflow.core.framework import attr_value_pb2, graph_pb2, types_pb2
+from tensorflow.core.framework import attr_value_pb2, graph_pb2
 from tensorflow.python.framework import op_def_registry
 
 from tests.oracle import dtypes
@@ -166,8 +166,3 @@ def as_array(value, dtype):
         encode = np.frompyfunc(lambda s: s if isinstance(s, bytes) else str(s).encode(), 1, 1)
         return np.asarray(encode(strings), dtype=object)
     return np.asarray(value).astype(dtypes.NUMPY[dtype])
-
-
-def type_name(number):
-    """For messages: DT_X of a dtype number."""
-    return types_pb2.DataType.Name(number)

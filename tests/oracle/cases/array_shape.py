@@ -1,7 +1,5 @@
 """Ops that pass values on, make them, or change or report their shape."""
 
-import math
-
 from tests.oracle.build import Step
 from tests.oracle.table import *  # noqa: F403
 from tests.oracle.values import *  # noqa: F403
