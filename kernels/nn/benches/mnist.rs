@@ -1,4 +1,5 @@
 //! Times of the kernels that training a small convolutional network on MNIST takes, on one and on two threads.
+#![allow(clippy::expect_used)]
 
 use graphmill_runtime::{AnyKernel, Construction, Context, Device, IntraOpPool, NodeInfo, Registry, Step, Value};
 use graphmill_tensor::{DType, Shape, Tensor};

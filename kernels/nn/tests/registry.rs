@@ -1,4 +1,5 @@
 //! The kernels take the element types that TensorFlow's take.
+#![allow(clippy::expect_used)]
 
 use graphmill_runtime::{Registration, Registry};
 use std::collections::BTreeSet;

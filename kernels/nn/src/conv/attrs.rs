@@ -48,7 +48,8 @@ impl ConvShape {
 
     /// Whether any element has to be multiplied at all.
     pub fn is_empty(&self) -> bool {
-        self.batch * self.rows.output * self.output_row() == 0 || self.patch_size() == 0 || self.groups() == 0
+        let sizes = [self.batch, self.rows.output, self.cols.output, self.out_depth, self.in_depth];
+        sizes.contains(&0) || [self.rows.window, self.cols.window, self.patch_depth].contains(&0)
     }
 }
 
@@ -254,7 +255,7 @@ impl ConvAttrs {
         }
         let (rows, cols) = self.axes(input, filter)?;
         let shape = ConvShape { batch: input.dim(0), rows, cols, in_depth, patch_depth, out_depth };
-        if shape.batch * rows.output * cols.output * out_depth == 0 {
+        if [shape.batch, rows.output, cols.output, out_depth].contains(&0) {
             return Ok(shape);
         }
         if filter.num_elements() == 0 {

@@ -268,3 +268,107 @@ loops! {
     masked_load: |lp, lm| _mm256_maskload_ps(lp, lm),
     masked_store: |sp, sm, sv| _mm256_maskstore_ps(sp, sm, sv),
 }
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    /// The loops that this machine can run.
+    fn available() -> Vec<&'static Tiles> {
+        let all = [(Level::Avx2, &avx2::TILES), (Level::Avx512, &avx512::TILES)];
+        all.into_iter().filter(|(needed, _)| crate::simd::level() >= *needed).map(|(_, tiles)| tiles).collect()
+    }
+
+    fn numbers(count: usize, period: usize) -> Vec<f32> {
+        (0..count).map(|i| (i * 5 % period) as f32 - 3.0).collect()
+    }
+
+    #[test]
+    fn correlations_of_every_size_are_exact() {
+        let source = numbers(200, 11);
+        let runs = [Run { offset: 1, length: 3 }, Run { offset: 9, length: 2 }];
+        for tiles in available() {
+            let panel = numbers(5 * tiles.width(), 7);
+            for (pixels, channels) in (1..=tiles.pixels()).flat_map(|p| (1..=tiles.width()).map(move |c| (p, c))) {
+                for add in [false, true] {
+                    let mut target = vec![7.0; pixels * 40 + 40];
+                    let correlation = Correlation {
+                        source: &source,
+                        start: 2,
+                        step: 4,
+                        runs: &runs,
+                        reach: 11,
+                        panel: &panel,
+                        panel_step: tiles.width(),
+                        pixels,
+                        channels,
+                        add,
+                    };
+                    tiles.correlate(&correlation, &mut target, 40);
+                    let sum = |pixel: usize, channel: usize| -> f32 {
+                        let at = |l: usize| source[2 + pixel * 4 + [1, 2, 3, 9, 10][l]];
+                        (0..5).map(|l| at(l) * panel[l * tiles.width() + channel]).sum()
+                    };
+                    for (i, &got) in target.iter().enumerate() {
+                        let (pixel, channel) = (i / 40, i % 40);
+                        let inside = pixel < pixels && channel < channels;
+                        let before = if add || !inside { 7.0 } else { 0.0 };
+                        assert_eq!(got, before + if inside { sum(pixel, channel) } else { 0.0 });
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn outer_sums_of_every_size_are_exact() {
+        let (source, gradient) = (numbers(300, 11), numbers(400, 7));
+        for tiles in available() {
+            for (taps, channels) in (1..=tiles.pixels()).flat_map(|p| (1..=tiles.width()).map(move |c| (p, c))) {
+                let mut target = vec![1.0; taps * 33 + 33];
+                let outer = Outer {
+                    source: &source,
+                    start: 3,
+                    row: 50,
+                    step: 7,
+                    gradient: &gradient,
+                    gradient_start: 5,
+                    gradient_row: 120,
+                    gradient_step: 36,
+                    rows: 2,
+                    cols: 3,
+                    taps,
+                    channels,
+                };
+                tiles.outer(&outer, &mut target, 33);
+                for (i, &got) in target.iter().enumerate() {
+                    let (tap, channel) = (i / 33, i % 33);
+                    let product = |y: usize, x: usize| {
+                        source[3 + y * 50 + x * 7 + tap] * gradient[5 + y * 120 + x * 36 + channel]
+                    };
+                    let sum: f32 = (0..6).map(|p| product(p / 3, p % 3)).sum();
+                    assert_eq!(got, 1.0 + if tap < taps && channel < channels { sum } else { 0.0 });
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "assertion failed")]
+    fn a_tile_that_reaches_past_its_source_is_refused() {
+        let tiles = available().pop().expect("vectors");
+        let correlation = Correlation {
+            source: &[1.0; 8],
+            start: 4,
+            step: 1,
+            runs: &[Run { offset: 0, length: 4 }],
+            reach: 4,
+            panel: &[1.0; 200],
+            panel_step: tiles.width(),
+            pixels: 2,
+            channels: 1,
+            add: false,
+        };
+        tiles.correlate(&correlation, &mut [0.0; 80], 40);
+    }
+}
