@@ -1,6 +1,6 @@
 //! `CloseSession`: ends a session.
 
-use super::{Handle, Master};
+use super::{Handle, Master, running};
 use crate::grpc::{Reply, decode};
 use bytes::Bytes;
 use graphmill_tensor::{Result, Status, aborted, cancelled};
@@ -17,7 +17,7 @@ impl Master {
             .and_then(|handle| self.sessions.write().by_handle.remove(&handle))
             .ok_or_else(|| aborted!("{}", unknown(&request.session_handle)))?;
         session.running.end(closed());
-        session.running.wait().await;
+        session.running.wait(running::patience()).await;
         tracing::debug!(handle = request.session_handle, "session closed");
         Reply::message(&CloseSessionResponse {})
     }

@@ -125,8 +125,9 @@ impl Master {
         for session in ended.values() {
             session.running.end(reason.clone());
         }
+        let deadline = running::patience();
         for session in ended.values() {
-            session.running.wait().await;
+            session.running.wait(deadline).await;
         }
     }
 }

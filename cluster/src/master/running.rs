@@ -7,9 +7,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
-/// How long the end of a session waits for its steps. A kernel that computes for longer ends behind the client's back.
+/// How long the end of sessions waits for their steps. A kernel that computes for longer ends behind the client's back.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// When the end of sessions that begins now stops waiting for their steps.
+pub(super) fn patience() -> Instant {
+    Instant::now() + PATIENCE
+}
 
 /// The running steps of a session.
 #[derive(Default)]
@@ -57,8 +63,8 @@ impl RunningSteps {
         }
     }
 
-    /// Waits until all steps have ended, but not for ever.
-    pub async fn wait(&self) {
+    /// Waits until all steps have ended, but not for longer than until `deadline`.
+    pub async fn wait(&self, deadline: Instant) {
         let ended = async {
             loop {
                 let empty = self.empty.notified();
@@ -68,7 +74,7 @@ impl RunningSteps {
                 empty.await;
             }
         };
-        if tokio::time::timeout(PATIENCE, ended).await.is_err() {
+        if timeout_at(deadline, ended).await.is_err() {
             tracing::warn!("steps go on after the end of their session");
         }
     }
@@ -109,7 +115,7 @@ mod tests {
         assert_eq!(steps.begin(&step).err().unwrap().message(), "Session is closed.");
         let waiter = {
             let steps = steps.clone();
-            tokio::spawn(async move { steps.wait().await })
+            tokio::spawn(async move { steps.wait(patience()).await })
         };
         tokio::task::yield_now().await;
         assert!(!waiter.is_finished());
@@ -124,6 +130,6 @@ mod tests {
         let steps = Arc::new(RunningSteps::default());
         let _running = steps.begin(&Arc::new(Step::new(1))).unwrap();
         steps.end(cancelled!("over"));
-        steps.wait().await;
+        steps.wait(patience()).await;
     }
 }

@@ -7,5 +7,6 @@ mod callables;
 mod framing;
 mod harness;
 mod kernels;
+mod listening;
 mod sessions;
 mod steps;
