@@ -128,7 +128,7 @@ struct Bucketize<T> {
 impl<T: Element> Bucketize<T> {
     fn new(c: &Construction<'_>) -> Result<Bucketize<T>> {
         let boundaries = c.attrs().float_list("boundaries")?.to_vec();
-        if !boundaries.is_sorted_by(|a, b| !(b < a)) {
+        if !boundaries.is_sorted_by(|a, b| a <= b || a.is_nan() || b.is_nan()) {
             return Err(invalid_argument!("Expected sorted boundaries"));
         }
         Ok(Bucketize { boundaries, element: PhantomData })
@@ -146,8 +146,8 @@ where
         ctx.parallel_chunks(out.as_mut_slice::<i32>()?, 1, 10.0, |range, part| {
             for (y, &x) in part.iter_mut().zip(&x[range]) {
                 let x = f64::cast_from(x);
-                // As an upper bound search goes: NaN is below nothing, so it ends behind all boundaries.
-                *y = self.boundaries.partition_point(|&boundary| !(x < f64::from(boundary))) as i32;
+                // NaN is below nothing, so it ends behind all boundaries.
+                *y = self.boundaries.partition_point(|&boundary| x >= f64::from(boundary) || x.is_nan()) as i32;
             }
         });
         ctx.set_output(0, out)

@@ -46,10 +46,17 @@ fn one<P: Part>() -> Complex<P> {
     Complex::new(P::one(), P::zero())
 }
 
-/// `1 / z`: the conjugate, scaled.
+/// `1 / z` by Smith's method; keeps the signs of zeros.
 fn reciprocal<P: Part>(z: Complex<P>) -> Complex<P> {
-    let quotient = P::divide(one(), z.conj());
-    quotient.conj()
+    if z.re.abs() >= z.im.abs() {
+        let ratio = z.im / z.re;
+        let scale = z.re + z.im * ratio;
+        Complex::new(scale.recip(), -ratio / scale)
+    } else {
+        let ratio = z.re / z.im;
+        let scale = z.re * ratio + z.im;
+        Complex::new(ratio / scale, -scale.recip())
+    }
 }
 
 fn rsqrt<P: Part>(z: Complex<P>) -> Complex<P> {
@@ -62,7 +69,7 @@ fn rsqrt<P: Part>(z: Complex<P>) -> Complex<P> {
 /// `z / |z|`, 0 at 0.
 fn sign<P: Part>(z: Complex<P>) -> Complex<P> {
     let size = z.re.hypot(z.im);
-    let part = |x: P| if x == P::zero() { P::zero() } else { x / size };
+    let part = |x: P| if x == P::zero() { x } else { x / size };
     Complex::new(part(z.re), part(z.im))
 }
 
@@ -93,14 +100,19 @@ fn over_i<P: Part>(z: Complex<P>) -> Complex<P> {
     Complex::new(z.im, -z.re)
 }
 
+/// The square roots of `1 - z` and `1 + z`, on the side of the cut that the sign of a zero names.
+fn roots<P: Part>(z: Complex<P>) -> (Complex<P>, Complex<P>) {
+    (sqrt(Complex::new(P::one() - z.re, -z.im)), sqrt(Complex::new(P::one() + z.re, z.im)))
+}
+
 /// The inverse functions follow W. Kahan, "Branch cuts for complex elementary functions, or much ado about nothing's sign bit".
 fn asin<P: Part>(z: Complex<P>) -> Complex<P> {
-    let (minus, plus) = (sqrt(one::<P>() - z), sqrt(one::<P>() + z));
+    let (minus, plus) = roots(z);
     Complex::new(z.re.atan2((minus * plus).re), real_asinh((minus.conj() * plus).im))
 }
 
 fn acos<P: Part>(z: Complex<P>) -> Complex<P> {
-    let (minus, plus) = (sqrt(one::<P>() - z), sqrt(one::<P>() + z));
+    let (minus, plus) = roots(z);
     let two = P::one() + P::one();
     Complex::new(two * minus.re.atan2(plus.re), real_asinh((plus.conj() * minus).im))
 }
@@ -110,7 +122,8 @@ fn asinh<P: Part>(z: Complex<P>) -> Complex<P> {
 }
 
 fn acosh<P: Part>(z: Complex<P>) -> Complex<P> {
-    let (minus, plus) = (sqrt(z - one::<P>()), sqrt(z + one::<P>()));
+    let minus = sqrt(Complex::new(z.re - P::one(), z.im));
+    let plus = sqrt(Complex::new(z.re + P::one(), z.im));
     let two = P::one() + P::one();
     Complex::new(real_asinh((minus.conj() * plus).re), two * minus.im.atan2(plus.re))
 }

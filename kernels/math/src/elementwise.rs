@@ -253,6 +253,8 @@ impl<T: Element, U: Element> Kernel for Compare<T, U> {
 }
 
 /// How two operands meet. The plain cases cost nothing to plan.
+// A plan lives on the stack of one call; a box would cost more than the room.
+#[allow(clippy::large_enum_variant)]
 pub(crate) enum Plan {
     /// Element by element.
     Same,

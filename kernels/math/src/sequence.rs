@@ -3,6 +3,7 @@
 use crate::number::{Half, Number};
 use graphmill_runtime::{Context, Kernel, Registry};
 use graphmill_tensor::{DType, Element, Result, Shape, Tensor, bf16, f16, invalid_argument};
+use std::cmp::Ordering;
 use std::fmt::Display;
 use std::marker::PhantomData;
 
@@ -122,15 +123,17 @@ impl<T: Steps> Kernel for RangeOp<T> {
         if delta == T::ZERO {
             return Err(invalid_argument!("Requires delta != 0: {}", delta.shown()));
         }
-        // Each comparison is false for NaN.
-        if delta > T::ZERO && !(start <= limit) {
+        // Each comparison is false for NaN, which is an error in every place.
+        let rising = delta > T::ZERO;
+        if rising && start.partial_cmp(&limit).is_none_or(Ordering::is_gt) {
             return Err(invalid_argument!(
                 "Requires start <= limit when delta > 0: {}/{}",
                 start.shown(),
                 limit.shown()
             ));
         }
-        if !(delta > T::ZERO) && !(start >= limit && delta < T::ZERO) {
+        let falling = delta < T::ZERO && start >= limit;
+        if !rising && !falling {
             return Err(invalid_argument!(
                 "Requires start >= limit when delta < 0: {}/{}",
                 start.shown(),

@@ -99,7 +99,9 @@ fn log<const FMA: bool>(x: f32) -> f32 {
     let y = fma::<FMA>(e, 0.693_359_4, m + y);
     let y = if x < f32::INFINITY { y } else { x };
     let y = if x == 0.0 { f32::NEG_INFINITY } else { y };
-    if x < 0.0 { f32::NAN } else { y }
+    // By its sign bit, so that a negative subnormal counts where the processor takes it as 0, too.
+    let negative = x.to_bits() > 0x8000_0000;
+    if negative { f32::NAN } else { y }
 }
 
 #[inline(always)]

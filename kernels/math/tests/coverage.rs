@@ -1,4 +1,5 @@
 //! Every element type that TensorFlow's CPU kernels take has a kernel here, and no other.
+#![allow(clippy::unwrap_used)]
 
 use graphmill_runtime::{Registration, Registry};
 use graphmill_tensor::DType;

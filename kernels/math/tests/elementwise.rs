@@ -1,4 +1,5 @@
 //! Elementwise ops: values that TensorFlow 2.21 gives, errors, and properties of the engine.
+#![allow(clippy::unwrap_used)]
 
 use graphmill_kernels_math::register;
 use graphmill_runtime::Registry;

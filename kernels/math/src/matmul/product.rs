@@ -1,7 +1,7 @@
 //! Products of two matrices.
 #![allow(unsafe_code)]
 
-use super::skinny::{MAX_ROWS, Tile, skinny_product};
+use super::skinny::{MAX_ROWS, skinny_product};
 use super::vector::{VectorProduct, vector_times_matrix};
 use crate::isa::{Vectorised, vectorised};
 use crate::number::Number;
@@ -38,15 +38,27 @@ pub(crate) trait Multiply: Number {
     /// Multiply-adds in a nanosecond, roughly.
     const SPEED: f64;
 
+    /// `a * b + c`, fused where that is one instruction.
+    #[inline(always)]
+    fn fused<const FMA: bool>(a: Self, b: Self, c: Self) -> Self {
+        a.times(b).plus(c)
+    }
+
     /// Writes the product of `a` and `b` to `c`, row after row. `m`, `n` and `k` are not 0, and the matrices hold what the
     /// sizes say.
     fn multiply(ctx: &Context<'_>, sizes: Sizes, a: Matrix<'_, Self>, b: Matrix<'_, Self>, c: &mut [Self]);
 }
 
 macro_rules! by_gemm {
-    ($($t:ty, $speed:expr, $few_rows:expr;)*) => {$(
+    ($($t:ty, $speed:expr, $fused:expr;)*) => {$(
         impl Multiply for $t {
             const SPEED: f64 = $speed;
+
+            #[inline(always)]
+            fn fused<const FMA: bool>(a: $t, b: $t, c: $t) -> $t {
+                let fused: fn($t, $t, $t) -> $t = $fused;
+                if FMA { fused(a, b, c) } else { a * b + c }
+            }
 
             fn multiply(ctx: &Context<'_>, sizes: Sizes, a: Matrix<'_, $t>, b: Matrix<'_, $t>, c: &mut [$t]) {
                 if sizes.m == 1 {
@@ -57,8 +69,8 @@ macro_rules! by_gemm {
                     // The column of `b` times the transpose of `a`.
                     let product = VectorProduct { vector: b.column_vector(sizes.k), matrix: a.transposed(), length: sizes.k };
                     vector_times_matrix(ctx, product, c);
-                } else if sizes.m <= MAX_ROWS && b.column == 1 {
-                    $few_rows(ctx, sizes, a, b, c);
+                } else if sizes.m <= MAX_ROWS && b.column == 1 && !b.conjugate {
+                    skinny_product(ctx, sizes, a, b, c);
                 } else {
                     by_blocks(ctx, sizes, a, b, c);
                 }
@@ -68,10 +80,10 @@ macro_rules! by_gemm {
 }
 
 by_gemm! {
-    f32, 60.0, skinny_product::<f32, { <f32 as Tile>::COLUMNS }>;
-    f64, 30.0, skinny_product::<f64, { <f64 as Tile>::COLUMNS }>;
-    Complex32, 15.0, by_blocks;
-    Complex64, 7.0, by_blocks;
+    f32, 60.0, f32::mul_add;
+    f64, 30.0, f64::mul_add;
+    Complex32, 15.0, |a, b, c| a * b + c;
+    Complex64, 7.0, |a, b, c| a * b + c;
 }
 
 impl<'a, T: Number> Matrix<'a, T> {

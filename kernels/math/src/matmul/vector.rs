@@ -6,11 +6,11 @@ use graphmill_runtime::Context;
 use std::borrow::Cow;
 
 /// Columns of the result that are computed together; they stay in the first-level cache.
-const STRIP: usize = 1024;
+pub(crate) const STRIP: usize = 1024;
 /// Rows of the matrix that are added to a strip in one pass over it.
-const ROWS: usize = 8;
+pub(crate) const ROWS: usize = 8;
 /// Sums kept side by side in an inner product.
-const LANES: usize = 32;
+const LANES: usize = 128;
 
 /// A vector of `length` elements times a matrix of as many rows.
 pub(crate) struct VectorProduct<'a, T: Clone> {
@@ -61,44 +61,36 @@ impl<T: Multiply> Vectorised for Dot<'_, T> {
     #[inline(always)]
     fn run<const FMA: bool>(self) -> T {
         let mut lanes = [T::ZERO; LANES];
-        let (a, b) = (self.a.chunks_exact(LANES), self.b.chunks_exact(LANES));
-        let rest = a.remainder().iter().zip(b.remainder());
-        if self.conjugate {
-            for (a, b) in a.zip(b) {
-                for ((lane, &a), &b) in lanes.iter_mut().zip(a).zip(b) {
-                    *lane = lane.plus(a.times(b.conjugate()));
-                }
-            }
-            for (lane, (&a, &b)) in lanes.iter_mut().zip(rest) {
-                *lane = lane.plus(a.times(b.conjugate()));
-            }
-        } else {
-            for (a, b) in a.zip(b) {
-                for ((lane, &a), &b) in lanes.iter_mut().zip(a).zip(b) {
-                    *lane = lane.plus(a.times(b));
-                }
-            }
-            for (lane, (&a, &b)) in lanes.iter_mut().zip(rest) {
-                *lane = lane.plus(a.times(b));
+        for (a, b) in self.a.chunks(LANES).zip(self.b.chunks(LANES)) {
+            let pairs = a.iter().zip(b);
+            if self.conjugate {
+                lanes.iter_mut().zip(pairs).for_each(|(sum, (&a, &b))| *sum = T::fused::<FMA>(a, b.conjugate(), *sum));
+            } else {
+                lanes.iter_mut().zip(pairs).for_each(|(sum, (&a, &b))| *sum = T::fused::<FMA>(a, b, *sum));
             }
         }
         let mut width = LANES / 2;
         while width > 0 {
-            for i in 0..width {
-                lanes[i] = lanes[i].plus(lanes[i + width]);
-            }
+            let (low, high) = lanes.split_at_mut(width);
+            low.iter_mut().zip(high).for_each(|(low, high)| *low = low.plus(*high));
             width /= 2;
         }
         lanes[0]
     }
 }
 
-struct AddRows<'a, T> {
-    factors: &'a [T],
-    rows: &'a [T],
-    stride: usize,
-    conjugate: bool,
-    y: &'a mut [T],
+/// Adds rows of a matrix, each times a factor of its own, to `y`.
+pub(crate) struct AddRows<'a, T> {
+    /// A factor for each row.
+    pub factors: &'a [T],
+    /// The rows, the first at the start.
+    pub rows: &'a [T],
+    /// From one row to the next.
+    pub stride: usize,
+    /// Whether the rows count as conjugated.
+    pub conjugate: bool,
+    /// What they are added to; its length is that of the rows.
+    pub y: &'a mut [T],
 }
 
 impl<T: Multiply> Vectorised for AddRows<'_, T> {
@@ -111,15 +103,19 @@ impl<T: Multiply> Vectorised for AddRows<'_, T> {
         if let (&[a, b, c, d, e, f, g, h], false) = (self.factors, self.conjugate) {
             let (p, q, r, s, t, u, v, w) = (row(0), row(1), row(2), row(3), row(4), row(5), row(6), row(7));
             for (i, y) in self.y.iter_mut().enumerate() {
-                let first = a.times(p[i]).plus(b.times(q[i])).plus(c.times(r[i]).plus(d.times(s[i])));
-                let second = e.times(t[i]).plus(f.times(u[i])).plus(g.times(v[i]).plus(h.times(w[i])));
-                *y = y.plus(first.plus(second));
+                let first = T::fused::<FMA>(c, r[i], d.times(s[i]));
+                let first = T::fused::<FMA>(a, p[i], T::fused::<FMA>(b, q[i], first));
+                let second = T::fused::<FMA>(g, v[i], T::fused::<FMA>(h, w[i], *y));
+                let second = T::fused::<FMA>(e, t[i], T::fused::<FMA>(f, u[i], second));
+                *y = first.plus(second);
             }
             return;
         }
         for (i, &factor) in self.factors.iter().enumerate() {
-            for (y, &x) in self.y.iter_mut().zip(row(i)) {
-                *y = y.plus(factor.times(if self.conjugate { x.conjugate() } else { x }));
+            if self.conjugate {
+                self.y.iter_mut().zip(row(i)).for_each(|(y, &x)| *y = T::fused::<FMA>(factor, x.conjugate(), *y));
+            } else {
+                self.y.iter_mut().zip(row(i)).for_each(|(y, &x)| *y = T::fused::<FMA>(factor, x, *y));
             }
         }
     }
