@@ -184,7 +184,7 @@ def _row(name, inputs, options, check):
             def make(prefix, types=types, attrs=attrs, seed=seed):
                 return _one_op(definition, inputs, types, attrs, setup, prefix, seed)
 
-            yield Case(family_name, name, label, where, make, check, [] if check.fails else [(name, types)])
+            yield Case(family_name, name, label, where, make, check, [] if check.fails and not check.more else [(name, types)])
 
     ROWS.append(expand)
 

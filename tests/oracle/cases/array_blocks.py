@@ -59,6 +59,8 @@ for begin, end, strides, value in (([1, 2], [4, 6], [1, 1], (3, 4)), ([0, 0], [5
     op("TensorStridedSliceUpdate", T=COPIED, inputs=[shape(5, 6), begin, end, strides, shape(*value)])
 op("TensorStridedSliceUpdate", T=SOME, inputs=[shape(5, 6), [2, 0], [3, 6], [1, 1], shape(6)], shrink_axis_mask=1)
 op("TensorStridedSliceUpdate", T=SOME, inputs=[shape(5, 6), [0, 0], [0, 2], [1, 1], shape(1, 2, 6)], new_axis_mask=1)
+NOT_COPIED = [t for t in kernel_types("TensorStridedSliceUpdate", EVERY) if t not in COPIED]
+bad("TensorStridedSliceUpdate", T=NOT_COPIED, inputs=[shape(5, 6), [1, 1], [3, 3], [1, 1], shape(2, 2)], more=True)
 bad("TensorStridedSliceUpdate", T=["float"], inputs=[shape(5, 6), [1, 1], [3, 3], [1, 1], shape(3)], code=INVALID_ARGUMENT, text=True)
 
 for name in ("SegmentSum", "SegmentMean", "SegmentMax", "SegmentMin", "SegmentProd"):

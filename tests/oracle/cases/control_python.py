@@ -179,12 +179,3 @@ def failing_body(times):
 
 row("failure inside while", failing_body, times=[10], fails=True, code=INVALID_ARGUMENT)
 row("failure inside while", failing_body, times=[3])
-
-
-def tensor_array(times):
-    x = feed([1.0, 2.0], "float")
-    out = tf.map_fn(lambda i: x[0] * tf.cast(i, tf.float32), tf.range(times), fn_output_signature=tf.float32)
-    return [out, tf.gradients(tf.reduce_sum(out), x[0])[0]], [x]
-
-
-row("map_fn", tensor_array, times=[1, 4], ulp=16)

@@ -86,7 +86,8 @@ for rule in RULES.split():
         row(["float"], (3, 4), skip_init="var", fails=True)
         for argument in op_def_registry.get(name).input_arg:
             if argument.name in ("accum", "m", "v", "ms", "mom", "mg"):
-                row(["float"], (3, 4), wrong=(argument.name, (3, 5)), fails=True, code=INVALID_ARGUMENT, text=True)
+                text = argument.name != "mg"  # there TensorFlow prints one shape twice
+                row(["float"], (3, 4), wrong=(argument.name, (3, 5)), fails=True, code=INVALID_ARGUMENT, text=text)
                 row(["float"], (3, 4), skip_init=argument.name, fails=True)
             elif argument.name in SCALARS:
                 row(["float"], (3, 4), wrong=(argument.name, [0.5]), fails=True, code=INVALID_ARGUMENT, text=True)
