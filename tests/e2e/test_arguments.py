@@ -172,7 +172,8 @@ def test_a_dtype_without_kernel_is_refused_and_names_the_op(master, server):
     b = Builder()
     b.add("MatMul", b.const([[1]], "uint8"), b.const([[1]], "uint8"), name="strange")
     with pytest.raises(MasterError, match="No OpKernel was registered to support Op 'MatMul'") as caught:
-        master.create_session(b.graph)
+        handle = master.create_session(b.graph)  # where TensorFlow says it; a server may wait until a step needs it
+        master.run_step(handle, fetches=["strange:0"])
     assert caught.value.code == codes.INVALID_ARGUMENT
 
 
