@@ -69,14 +69,15 @@ pub(super) async fn read_message(body: &mut Body, encoding: Encoding) -> Result<
 /// Puts a message together that came in several frames. `data` is its beginning, and then what came behind the message.
 async fn assemble(data: &mut Bytes, length: usize, body: &mut Body) -> Result<Bytes> {
     let mut message = Vec::new();
-    message
-        .try_reserve_exact(length.min(TRUSTED_LENGTH))
-        .map_err(|_| resource_exhausted!("There is no memory for a message of {length} bytes"))?;
     loop {
         let part = data.split_to(data.len().min(length - message.len()));
-        message
-            .try_reserve(part.len())
-            .map_err(|_| resource_exhausted!("There is no memory for a message of {length} bytes"))?;
+        if message.capacity() - message.len() < part.len() {
+            // At least as much again, but never more than the message needs.
+            let more = message.len().max(TRUSTED_LENGTH).max(part.len()).min(length - message.len());
+            message
+                .try_reserve_exact(more)
+                .map_err(|_| resource_exhausted!("There is no memory for a message of {length} bytes"))?;
+        }
         message.extend_from_slice(&part);
         if message.len() == length {
             return Ok(message.into());

@@ -4,6 +4,7 @@
 mod tables;
 
 mod add_n;
+mod bessel;
 mod betainc;
 mod binary;
 mod bins;

@@ -1,5 +1,6 @@
 //! Elementwise ops of one real operand.
 
+use crate::bessel;
 use crate::cast::CastFrom;
 use crate::elementwise::{Convert, Unary};
 use crate::isa::{Scalar1, map1};
@@ -119,6 +120,18 @@ pub(crate) fn register(r: &mut Registry) {
     unary!(r, "Digamma", CALL, call1, [f32], |x| special::digamma(f64::from(x)) as f32);
     unary!(r, "Digamma", CALL, call1, [f64], |x| special::digamma(x));
     unary!(r, "Digamma", CALL, call1, widened[f16], |x| special::digamma(f64::from(x)) as f32);
+    unary!(r, "BesselI0", CALL, call1, [f32], |x| bessel::i0(f64::from(x)) as f32);
+    unary!(r, "BesselI0", CALL, call1, [f64], |x| bessel::i0(x));
+    unary!(r, "BesselI0", CALL, call1, widened[f16], |x| bessel::i0(f64::from(x)) as f32);
+    unary!(r, "BesselI0e", CALL, call1, [f32], |x| bessel::i0e(f64::from(x)) as f32);
+    unary!(r, "BesselI0e", CALL, call1, [f64], |x| bessel::i0e(x));
+    unary!(r, "BesselI0e", CALL, call1, widened[f16], |x| bessel::i0e(f64::from(x)) as f32);
+    unary!(r, "BesselI1", CALL, call1, [f32], |x| bessel::i1(f64::from(x)) as f32);
+    unary!(r, "BesselI1", CALL, call1, [f64], |x| bessel::i1(x));
+    unary!(r, "BesselI1", CALL, call1, widened[f16], |x| bessel::i1(f64::from(x)) as f32);
+    unary!(r, "BesselI1e", CALL, call1, [f32], |x| bessel::i1e(f64::from(x)) as f32);
+    unary!(r, "BesselI1e", CALL, call1, [f64], |x| bessel::i1e(x));
+    unary!(r, "BesselI1e", CALL, call1, widened[f16], |x| bessel::i1e(f64::from(x)) as f32);
     unary!(r, "Floor", PLAIN, map1, floats, |x| x.floor());
     unary!(r, "Ceil", PLAIN, map1, floats, |x| x.ceil());
     unary!(r, "Rint", PLAIN, map1, [f32, f64], |x| x.round_ties_even());

@@ -39,6 +39,7 @@ const CASES: &[Case] = &[
     Case { filter: (1, 1), in_depth: 1, out_depth: 1, ..PLAIN },
     Case { filter: (5, 4), padding: "EXPLICIT", ..PLAIN },
     Case { filter: (2, 1), padding: "EXPLICIT", stride: (3, 2), ..PLAIN },
+    Case { input: (4, 5), filter: (2, 2), dilation: (1 << 30, 1 << 29), ..PLAIN },
     Case { filter: (1, 1), stride: (2, 2), in_depth: 20, out_depth: 36, ..PLAIN },
     Case { filter: (4, 3), stride: (3, 2), dilation: (2, 3), ..PLAIN },
     Case { filter: (3, 3), stride: (2, 2), in_depth: 256, out_depth: 40, ..PLAIN },

@@ -1,11 +1,11 @@
 //! Average pooling and its gradient.
 
 use super::attrs::{PoolAttrs, PoolShape, check_rank, general};
-use crate::convert::{channels_last, channels_second};
+use crate::convert::{channels_last, channels_second, try_parallel_chunks};
 use crate::simd::{Real, Wide, vectorized};
 use crate::window::DataFormat;
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
-use graphmill_tensor::{DType, Result, Shape, Tensor, dispatch, internal, invalid_argument, unimplemented_op};
+use graphmill_tensor::{DType, Element, Result, Shape, Tensor, dispatch, internal, invalid_argument, unimplemented_op};
 use num_traits::{One, Zero};
 
 const FLOATS: &[DType] = &[DType::BFloat16, DType::Double, DType::Float, DType::Half];
@@ -164,8 +164,10 @@ fn shares<T: Real>(
     let mut result = Tensor::alloc(T::DTYPE, to)?;
     let gradient = gradient.as_slice::<T>()?;
     let cost = (rows * cols * depth * shape.window()) as f64 * 0.15 + shape.image() as f64 * 0.2;
-    ctx.parallel_chunks(result.as_mut_slice::<T>()?, shape.image(), cost, |images, part| {
-        let mut sums = vec![T::Wide::zero(); shape.image()];
+    try_parallel_chunks(ctx, result.as_mut_slice::<T>()?, shape.image(), cost, |images, part| {
+        // From the pool, which refuses what the machine does not have: the sizes come from an input.
+        let mut sums = Tensor::alloc(T::Wide::DTYPE, Shape::vector(shape.image()))?;
+        let sums = sums.as_mut_slice::<T::Wide>()?;
         for (image, to) in images.zip(part.chunks_exact_mut(shape.image())) {
             sums.fill(T::Wide::zero());
             for row in 0..rows {
@@ -182,9 +184,10 @@ fn shares<T: Real>(
                     }
                 }
             }
-            divided(to, &sums, T::Wide::one());
+            divided(to, sums, T::Wide::one());
         }
-    });
+        Ok(())
+    })?;
     Ok(result)
 }
 
