@@ -1,5 +1,8 @@
 //! The executor's cost per node: a chain and a wide graph of scalar additions, and a loop.
 
+// A benchmark that cannot be set up has nothing to measure.
+#![allow(clippy::expect_used)]
+
 use divan::counter::ItemsCount;
 use graphmill_graph::{ClientDevice, Graph, Signature, prune};
 use graphmill_runtime::{Context, Device, Executor, IntraOpPool, Kernel, KernelCache, Program, Registry, Step};

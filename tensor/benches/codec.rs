@@ -1,5 +1,8 @@
 //! Tensors to and from the wire.
 
+// A benchmark that cannot be set up has nothing to measure.
+#![allow(clippy::expect_used)]
+
 use divan::counter::BytesCount;
 use graphmill_tensor::{Shape, Tensor};
 use graphmill_wire::tensorflow::TensorProto;

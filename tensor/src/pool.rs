@@ -164,7 +164,7 @@ mod tests {
     fn classes_waste_little_and_are_told_apart() {
         for bytes in [1, 63, 64, 65, 1000, 1024, 1025, 5000, 16384, 100_000, 1 << 20, (1 << 20) + 1] {
             let size = class_size(bytes).unwrap();
-            assert!(size >= bytes && size % ALIGNMENT == 0);
+            assert!(size >= bytes && size.is_multiple_of(ALIGNMENT));
             assert!(size - bytes < (bytes / 4).max(ALIGNMENT), "{bytes} -> {size}");
         }
         let mut seen = std::collections::HashMap::new();

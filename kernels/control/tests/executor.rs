@@ -1,5 +1,8 @@
 //! The executor with real control-flow kernels: loops, conditionals, waiting kernels, failures and cancellation.
 
+// The helpers run inside tests alone, where a panic is a failed test.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use graphmill_graph::{ClientDevice, Graph, Signature, prune};
 use graphmill_runtime::{
     AsyncContext, AsyncKernel, Context, Device, Executor, IntraOpPool, Kernel, KernelCache, Program, Registry, Step,

@@ -104,7 +104,9 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         for i in 0..100 {
             let sender = sender.clone();
-            threads.spawn(move || drop(sender.send(i)));
+            threads.spawn(move || {
+                let _ = sender.send(i);
+            });
         }
         drop(sender);
         drop(threads);
