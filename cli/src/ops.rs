@@ -157,6 +157,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_page_of_ops_is_up_to_date() {
+        let page = Table::of(&registry()).markdown();
+        assert!(page == include_str!("../../docs/ops.md"), "run: graphmill ops --markdown > docs/ops.md");
+    }
+
+    #[test]
     fn every_kernel_is_for_a_known_op() {
         let unknown: Vec<_> = registry().ops().map(|(op, _)| op).filter(|op| op_def(op).is_none()).collect();
         assert!(unknown.is_empty(), "{unknown:?}");
