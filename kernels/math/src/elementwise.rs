@@ -81,11 +81,25 @@ impl<T: Element> Binary<T> {
     pub fn checked(cost: f64, body: Map2<T, T>, check: Check<T>) -> Binary<T> {
         Binary { cost, body, check: Some(check) }
     }
+
+    /// Two scalars, of which graphs have many, without a plan and without a loop.
+    fn scalars(&self, ctx: &mut Context<'_>, a: T, b: T) -> Result<()> {
+        if let Some(check) = self.check {
+            check(&[b])?;
+        }
+        let (mut out, _) = ctx.reuse_or_alloc(&[0, 1], 0, &Shape::scalar())?;
+        (self.body)(&[a], &[b], out.as_mut_slice::<T>()?);
+        ctx.set_output(0, out)
+    }
 }
 
 impl<T: Element> Kernel for Binary<T> {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
         let (a, b) = (ctx.input(0)?, ctx.input(1)?);
+        if a.shape().is_scalar() && b.shape().is_scalar() {
+            let (a, b) = (a.scalar_value::<T>()?, b.scalar_value::<T>()?);
+            return self.scalars(ctx, a, b);
+        }
         let plan = Plan::new(a.shape(), b.shape())?;
         let shape = plan.shape(a.shape(), b.shape()).clone();
         if let Some(check) = self.check

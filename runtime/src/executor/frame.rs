@@ -83,6 +83,7 @@ impl FrameInstance {
         (self.base + self.iterations.len() as u64).saturating_sub(1)
     }
 
+    #[inline]
     pub fn iteration(&mut self, number: u64) -> Option<&mut Iteration> {
         let index = usize::try_from(number.checked_sub(self.base)?).ok()?;
         self.iterations.get_mut(index)
