@@ -1,4 +1,4 @@
-//! The executor's cost per node: a chain and a wide graph of scalar additions, and a loop.
+//! The executor's cost per node: chains and wide graphs of scalar additions.
 
 // A benchmark that cannot be set up has nothing to measure.
 #![allow(clippy::expect_used)]

@@ -3,7 +3,7 @@
 //! A run is driven by one thread at a time, so that counters and values need no locks: the driver takes ready nodes from a
 //! stack, runs their kernels and passes the outputs on. A kernel whose measured cost is worth a hand-over goes to another thread
 //! while other nodes are ready; an asynchronous kernel completes whenever it does. Both put their outputs into the run's inbox,
-//! and where no driver is at work then, the completing thread becomes it. A run thus holds no thread while it waits.
+//! and where no driver is at work then, one of the executor's threads takes the run up again. A run thus holds no thread while it waits.
 
 mod frame;
 mod program;

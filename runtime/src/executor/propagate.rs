@@ -29,8 +29,8 @@ impl State {
     pub fn propagate(&mut self, program: &Program, task: Task, node: &ProgramNode, outputs: &mut [Value]) {
         match (node.flow, node.enters) {
             (Flow::Enter, Some((child, is_constant))) => self.enter(program, task, node, child, is_constant, outputs),
-            (Flow::Exit, _) => self.exit(program, task, node, outputs),
-            (Flow::NextIteration, _) => self.next_iteration(program, task, node, outputs),
+            (Flow::Exit, _) => self.exit(program, task, outputs),
+            (Flow::NextIteration, _) => self.next_iteration(program, task, outputs),
             _ => self.deliver(program, (task.frame, task.iteration), task.node, outputs, task.dead),
         }
         if let Some(iteration) = self.frame_mut(task.frame).and_then(|f| f.iteration(task.iteration)) {
@@ -173,7 +173,7 @@ impl State {
         Some(instance)
     }
 
-    fn exit(&mut self, program: &Program, task: Task, _node: &ProgramNode, outputs: &mut [Value]) {
+    fn exit(&mut self, program: &Program, task: Task, outputs: &mut [Value]) {
         let Some(frame) = self.frame_mut(task.frame) else { return };
         if !task.dead {
             let parent = frame.parent;
@@ -183,7 +183,7 @@ impl State {
         }
     }
 
-    fn next_iteration(&mut self, program: &Program, task: Task, _node: &ProgramNode, outputs: &mut [Value]) {
+    fn next_iteration(&mut self, program: &Program, task: Task, outputs: &mut [Value]) {
         if task.dead {
             return;
         }
