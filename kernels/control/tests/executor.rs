@@ -63,6 +63,22 @@ impl AsyncKernel for Later {
     }
 }
 
+/// Waits until the step is cancelled; the limit only keeps a broken wake-up from hanging the test.
+struct UntilCancelled;
+
+impl AsyncKernel for UntilCancelled {
+    fn start(&self, ctx: AsyncContext) {
+        let (wake, woken) = mpsc::channel::<()>();
+        let registered = ctx.step().cancellation().register(move || drop(wake));
+        std::thread::spawn(move || {
+            if registered.is_some() {
+                let _ = woken.recv_timeout(Duration::from_secs(120));
+            }
+            ctx.complete(Err(graphmill_tensor::cancelled!("woken")));
+        });
+    }
+}
+
 fn registry() -> Registry {
     let mut registry = Registry::new();
     graphmill_kernels_control::register(&mut registry);
@@ -72,6 +88,7 @@ fn registry() -> Registry {
     registry.op("Less").kernel(|_| Ok(Ints(|v| Ok(Out::Bool(v[0] < v[1])))));
     registry.op("Identity").kernel(|_| Ok(Ints(|v| Ok(Out::Int(v[0])))));
     registry.op("StopGradient").async_kernel(|_| Ok(Later));
+    registry.op("Invert").async_kernel(|_| Ok(UntilCancelled));
     registry.op("Abs").kernel(|_| Ok(Ints(|v| Err(invalid_argument!("no absolute value of {}", v[0])))));
     registry.op("Neg").kernel(|_| Ok(Ints(|_| panic!("on purpose"))));
     registry.op("Square").kernel(|_| {
@@ -403,12 +420,15 @@ fn endless_loops_do_not_starve_other_steps() {
 fn cancelling_wakes_a_waiting_kernel() {
     let mut b = Builder::default();
     b.placeholder("x", DType::Int32);
-    b.int("later", "StopGradient", &["x"]);
-    let program = b.program(&["x:0"], &["later:0"]).unwrap();
+    b.int("waits", "Invert", &["x"]);
+    let program = b.program(&["x:0"], &["waits:0"]).unwrap();
     let executor = Executor::new(1);
     let step = Arc::new(Step::new(1));
+    let (sender, receiver) = mpsc::channel();
+    executor.run(&program, step.clone(), ints(&[1]), move |o| drop(sender.send(o)));
+    assert!(receiver.recv_timeout(Duration::from_millis(50)).is_err());
     step.cancellation().cancel(graphmill_tensor::aborted!("stopped"));
-    let error = run_step(&program, &executor, &step, ints(&[1])).unwrap_err();
+    let error = receiver.recv_timeout(Duration::from_secs(30)).unwrap().unwrap_err();
     assert_eq!(error.message(), "stopped");
 }
 
