@@ -24,7 +24,7 @@ pub use element::{
     Element, Float4E2M1FN, Float8E4M3B11FNUZ, Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E5M2FNUZ, Int2, Int4,
     QInt8, QInt16, QInt32, QUInt8, QUInt16, UInt2, UInt4,
 };
-pub use handle::{ResourceHandle, Variant};
+pub use handle::{ResourceHandle, Variant, VariantObject};
 pub use moving::Mover;
 pub use pool::memory_in_use;
 pub use proto::{decode_shape, encode_shape};

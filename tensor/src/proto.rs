@@ -272,12 +272,16 @@ fn decode_variant(proto: &VariantTensorDataProto, depth: usize) -> Result<Varian
         type_name: proto.type_name.clone(),
         metadata: proto.metadata.clone(),
         tensors: proto.tensors.iter().map(|t| decode(t, depth + 1)).collect::<Result<_>>()?,
+        object: None,
     })
 }
 
 impl Variant {
-    /// This value for the wire.
+    /// This value for the wire. Of an object that does not leave its process only the type's name is there.
     pub fn to_proto(&self) -> VariantTensorDataProto {
+        if let Some(serialized) = self.object.as_ref().and_then(|object| object.serialize().ok()) {
+            return serialized.to_proto();
+        }
         VariantTensorDataProto {
             type_name: self.type_name.clone(),
             metadata: self.metadata.clone(),
