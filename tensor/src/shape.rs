@@ -18,11 +18,17 @@ pub struct Shape {
     elements: usize,
 }
 
+/// The shape of a scalar, where one is only looked at.
+pub static SCALAR: Shape = Shape { dims: Dims::Few { rank: 0, sizes: [0; FEW] }, elements: 1 };
+
 /// The sizes. There is one form for each number of them, so that equal shapes are equal in form.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Dims {
     /// Up to [`FEW`]; those past the rank are 0.
-    Few { rank: u8, sizes: [usize; FEW] },
+    Few {
+        rank: u8,
+        sizes: [usize; FEW],
+    },
     Many(Arc<[usize]>),
 }
 

@@ -380,12 +380,13 @@ impl Tensor {
 
     /// Whether nobody else refers to the elements, so that they may be overwritten.
     pub fn is_unique(&self) -> bool {
-        self.0.is_unique() && match &self.0.storage {
-            Storage::Plain { buffer, .. } => buffer.is_unique(),
-            Storage::Strings(values) => Arc::strong_count(values) == 1,
-            Storage::Resources(values) => Arc::strong_count(values) == 1,
-            Storage::Variants(values) => Arc::strong_count(values) == 1,
-        }
+        self.0.is_unique()
+            && match &self.0.storage {
+                Storage::Plain { buffer, .. } => buffer.is_unique(),
+                Storage::Strings(values) => Arc::strong_count(values) == 1,
+                Storage::Resources(values) => Arc::strong_count(values) == 1,
+                Storage::Variants(values) => Arc::strong_count(values) == 1,
+            }
     }
 
     /// This tensor, copied if its elements are shared, so that they may be overwritten.
@@ -432,8 +433,9 @@ impl Tensor {
     /// # Errors
     /// `INVALID_ARGUMENT` if sizes or alignment do not fit, or one type has no fixed size or is `bool`.
     pub fn bitcast(&self, dtype: DType, shape: Shape) -> Result<Tensor> {
-        let bad =
-            || invalid_argument!("cannot bitcast {} of shape {} to {dtype} of shape {shape}", self.0.dtype, self.0.shape);
+        let bad = || {
+            invalid_argument!("cannot bitcast {} of shape {} to {dtype} of shape {shape}", self.0.dtype, self.0.shape)
+        };
         let from = self.as_bytes().ok_or_else(bad)?;
         if !dtype.is_fixed_size() || byte_size(dtype, shape.num_elements())? != from.len() {
             return Err(bad());
@@ -454,7 +456,10 @@ impl Tensor {
     pub fn rows(&self, start: usize, count: usize) -> Result<Tensor> {
         let fits = start.checked_add(count).is_some_and(|end| self.0.shape.rank() > 0 && end <= self.0.shape.dim(0));
         if !fits {
-            return Err(invalid_argument!("rows {start} to {start}+{count} are out of range for shape {}", self.0.shape));
+            return Err(invalid_argument!(
+                "rows {start} to {start}+{count} are out of range for shape {}",
+                self.0.shape
+            ));
         }
         let shape = self.0.shape.with_dim(0, count)?;
         let row = self.0.shape.stride(0);

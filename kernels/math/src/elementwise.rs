@@ -2,7 +2,7 @@
 
 use crate::isa::{Function2, Map1, Map2};
 use graphmill_runtime::{Context, Kernel};
-use graphmill_tensor::{Broadcast, Element, Result, Shape, Tensor, invalid_argument, unimplemented_op};
+use graphmill_tensor::{Broadcast, Element, Result, SCALAR, Shape, Tensor, invalid_argument, unimplemented_op};
 
 /// Elements that in-place loops and repeated operands are processed at a time: few enough to stay in the first-level cache.
 const BLOCK: usize = 256;
@@ -88,7 +88,7 @@ impl<T: Element> Binary<T> {
             check(&[b])?;
         }
         let value = self.body.one(a, b);
-        ctx.overwrite(&[0, 1], 0, &Shape::scalar())?.as_mut_slice::<T>()?.fill(value);
+        ctx.overwrite(&[0, 1], 0, &SCALAR)?.as_mut_slice::<T>()?.fill(value);
         Ok(())
     }
 }
@@ -179,8 +179,12 @@ fn run_binary<T: Element>(
                 at += y.len();
             });
         }
-        (Operand::Output, Operand::One(v)) => repeated(v, y, |_, v, y| in_place(y, |x, y| body.each(x, &v[..y.len()], y))),
-        (Operand::One(v), Operand::Output) => repeated(v, y, |_, v, y| in_place(y, |x, y| body.each(&v[..y.len()], x, y))),
+        (Operand::Output, Operand::One(v)) => {
+            repeated(v, y, |_, v, y| in_place(y, |x, y| body.each(x, &v[..y.len()], y)))
+        }
+        (Operand::One(v), Operand::Output) => {
+            repeated(v, y, |_, v, y| in_place(y, |x, y| body.each(&v[..y.len()], x, y)))
+        }
         (Operand::Output, Operand::Output) => in_place(y, |x, y| body.each(x, x, y)),
     }
 }

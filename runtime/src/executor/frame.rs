@@ -36,11 +36,7 @@ pub(crate) struct Iteration {
 
 impl Iteration {
     pub fn new(info: &FrameInfo) -> Iteration {
-        Iteration {
-            states: info.initial.clone(),
-            values: vec![Value::None; info.slots],
-            ..Iteration::default()
-        }
+        Iteration { states: info.initial.clone(), values: vec![Value::None; info.slots], ..Iteration::default() }
     }
 
     /// Makes a used slab as good as new. Inputs of nodes that never ran are dropped.

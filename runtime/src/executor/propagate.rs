@@ -49,7 +49,7 @@ impl State {
     /// What [`State::propagate`] does for a node whose outputs stay in its iteration.
     fn finish_node(&mut self, program: &Program, task: Task, node: &ProgramNode, outputs: &mut [Value]) {
         let Some(iteration) = self.slabs.get_mut(task.slab as usize) else { return };
-        let newly_ready = deliver(program, iteration, task.slab, node, outputs, task.dead, &mut self.ready);
+        let newly_ready = deliver(program, iteration, task.slab, node, outputs, task.is_dead(), &mut self.ready);
         iteration.outstanding += newly_ready;
         iteration.outstanding -= 1;
         if iteration.outstanding == 0 && iteration.frame != 0 {
@@ -80,13 +80,13 @@ impl State {
         frame.missing_enters = frame.missing_enters.saturating_sub(1);
         let alive: SmallVec<[u32; 8]> = frame.iterations.iter().copied().collect();
         if is_constant {
-            frame.constants.push((task.node, outputs.iter().cloned().collect(), task.dead));
+            frame.constants.push((task.node, outputs.iter().cloned().collect(), task.is_dead()));
             for &iteration in &alive {
                 let mut copy: SmallVec<[Value; 1]> = outputs.iter().cloned().collect();
-                self.deliver(program, iteration, task.node, &mut copy, task.dead);
+                self.deliver(program, iteration, task.node, &mut copy, task.is_dead());
             }
         } else if let Some(first) = frame.iteration(0) {
-            self.deliver(program, first, task.node, outputs, task.dead);
+            self.deliver(program, first, task.node, outputs, task.is_dead());
         }
         if let Some(&oldest) = alive.first() {
             self.retire(program, oldest);
@@ -134,7 +134,7 @@ impl State {
     fn exit(&mut self, program: &Program, task: Task, node: &ProgramNode, outputs: &mut [Value]) {
         let Some((frame, _)) = self.place(task.slab) else { return };
         let Some(frame) = self.frame_mut(frame) else { return };
-        if !task.dead {
+        if !task.is_dead() {
             let parent = frame.parent;
             if let Some(around) = self.slabs.get_mut(parent as usize) {
                 around.outstanding += deliver(program, around, parent, node, outputs, false, &mut self.ready);
@@ -145,7 +145,7 @@ impl State {
     }
 
     fn next_iteration(&mut self, program: &Program, task: Task, node: &ProgramNode, outputs: &mut [Value]) {
-        if task.dead {
+        if task.is_dead() {
             return;
         }
         let Some((instance, number)) = self.place(task.slab) else { return };
@@ -240,38 +240,34 @@ fn deliver(
 ) -> usize {
     let mut newly_ready = 0;
     for edge in &program.data_edges[node.data_edges.start as usize..node.data_edges.end as usize] {
-        let value = match outputs.get_mut(edge.output as usize) {
-            Some(value) if !dead => {
-                if edge.last {
-                    std::mem::take(value)
-                } else {
-                    value.clone()
-                }
-            }
-            _ => Value::None,
-        };
         let state = &mut iteration.states[edge.target.state as usize];
-        let edge_dead = value.is_none();
+        if edge.target.is_merge && state.dead & FIRED != 0 {
+            continue;
+        }
+        let live = match outputs.get_mut(edge.output as usize) {
+            Some(value) if !dead && !value.is_none() => {
+                let slot = &mut iteration.values[edge.slot as usize];
+                if edge.last {
+                    std::mem::swap(slot, value);
+                } else {
+                    *slot = value.clone();
+                }
+                true
+            }
+            _ => false,
+        };
         if edge.target.is_merge {
-            if state.dead & FIRED != 0 {
-                continue;
-            }
             let data_inputs = program.nodes[edge.target.node as usize].data_inputs;
-            if edge_dead {
+            state.dead = match live {
+                true => state.dead | LIVE,
                 // A dead `Enter` means that the loop is not run, so that nothing will come around.
-                state.dead = if node.flow == Flow::Enter { data_inputs } else { state.dead + 1 };
-            } else {
-                state.dead |= LIVE;
-                iteration.values[edge.slot as usize] = value;
-            }
+                false if node.flow == Flow::Enter => data_inputs,
+                false => state.dead + 1,
+            };
             newly_ready += usize::from(fire_merge(state, data_inputs, edge.target, slab, ready));
             continue;
         }
-        if edge_dead {
-            state.dead += 1;
-        } else {
-            iteration.values[edge.slot as usize] = value;
-        }
+        state.dead += u32::from(!live);
         newly_ready += usize::from(count_down(state, edge.target, slab, ready));
     }
     for target in &program.control_edges[node.control_edges.start as usize..node.control_edges.end as usize] {
@@ -296,7 +292,7 @@ fn fire_merge(state: &mut NodeState, data_inputs: u32, target: Target, slab: u32
     let fires = state.pending == 0 && (live || state.dead == data_inputs);
     if fires {
         state.dead |= FIRED;
-        ready.push(Task { node: target.node, slab, dead: !live });
+        ready.push(Task::new(target.node, slab, !live));
     }
     fires
 }
@@ -307,7 +303,7 @@ fn count_down(state: &mut NodeState, target: Target, slab: u32, ready: &mut Vec<
     state.pending -= 1;
     let complete = state.pending == 0;
     if complete {
-        ready.push(Task { node: target.node, slab, dead: state.dead > 0 && !target.runs_dead });
+        ready.push(Task::new(target.node, slab, state.dead > 0 && !target.runs_dead));
     }
     complete
 }

@@ -41,7 +41,18 @@ pub(crate) struct Task {
     pub node: u32,
     /// The iteration, which lives at least as long as the task.
     pub slab: u32,
-    pub dead: bool,
+    /// 1 if the node is dead. A byte here would be read as part of a word right after it was written, for which processors wait.
+    dead: u32,
+}
+
+impl Task {
+    pub fn new(node: u32, slab: u32, dead: bool) -> Task {
+        Task { node, slab, dead: u32::from(dead) }
+    }
+
+    pub fn is_dead(self) -> bool {
+        self.dead != 0
+    }
 }
 
 struct Inbox {
@@ -85,7 +96,7 @@ impl Run {
         };
         state.add_iteration(program, 0);
         for &node in &program.roots {
-            state.make_ready(Task { node, slab: 0, dead: false });
+            state.make_ready(Task::new(node, 0, false));
         }
         let run = Arc::new(Run {
             program: program.clone(),
@@ -187,7 +198,7 @@ impl Run {
         }
         let program = &self.program;
         let node = &program.nodes[task.node as usize];
-        if task.dead {
+        if task.is_dead() {
             if let Action::Fetch(index) = node.action {
                 return state.fail(self.dead_fetch(&program.fetches()[index].name));
             }
