@@ -15,7 +15,7 @@ mod variable;
 
 pub use cancellation::{CallbackId, CancellationManager};
 pub use device::Device;
-pub use executor::{Executor, KernelCache, Port, Program};
+pub use executor::{Executor, KernelCache, PartialRun, Port, Program};
 pub use intra_op::IntraOpPool;
 pub use kernel::{AnyKernel, AsyncContext, AsyncKernel, Construction, Context, Kernel, NodeInfo, Outputs, SlotTypes};
 pub use registry::{Entry, Registration, Registry};

@@ -2,6 +2,7 @@
 
 use crate::denormals::FlushDenormals;
 use crate::executor::frame::{FrameInstance, Iteration};
+use crate::executor::partial::PartialRun;
 use crate::executor::program::{Action, Program, ProgramNode};
 use crate::executor::threads::Threads;
 use crate::{AnyKernel, AsyncContext, Context, Kernel, Outputs, Step, Value};
@@ -33,6 +34,8 @@ pub(crate) struct Run {
     threads: Arc<Threads>,
     state: Mutex<State>,
     inbox: Mutex<Inbox>,
+    /// Where feeds come from and fetches go, if not all at once.
+    partial: Option<PartialRun>,
 }
 
 /// A node that is ready in an iteration of a frame.
@@ -81,13 +84,36 @@ pub(crate) struct State {
 
 impl Run {
     pub fn start(threads: &Arc<Threads>, program: &Arc<Program>, step: Arc<Step>, feeds: Vec<Tensor>, done: Done) {
+        let feeds = feeds.into_iter().map(Value::Tensor).collect();
+        Run::begin(threads, program, step, feeds, None, done);
+    }
+
+    /// As [`Run::start`], where `partial` has the feeds.
+    pub fn start_partial(
+        threads: &Arc<Threads>,
+        program: &Arc<Program>,
+        step: Arc<Step>,
+        partial: PartialRun,
+        done: Done,
+    ) {
+        Run::begin(threads, program, step, Vec::new(), Some(partial), done);
+    }
+
+    fn begin(
+        threads: &Arc<Threads>,
+        program: &Arc<Program>,
+        step: Arc<Step>,
+        feeds: Vec<Value>,
+        partial: Option<PartialRun>,
+        done: Done,
+    ) {
         let mut state = State {
             ready: Vec::with_capacity(program.roots.len() + 16),
             frames: vec![Some(FrameInstance::new(0, 0, 0))],
             slabs: Vec::with_capacity(1),
             free_slabs: Vec::new(),
             in_flight: 0,
-            feeds: feeds.into_iter().map(Value::Tensor).collect(),
+            feeds,
             fetches: vec![Value::None; program.fetches().len()],
             error: None,
             done: Some(done),
@@ -104,6 +130,7 @@ impl Run {
             threads: threads.clone(),
             state: Mutex::new(state),
             inbox: Mutex::new(Inbox { completions: Vec::new(), driven: true }),
+            partial,
         });
         if program.cost().is_some_and(|cost| cost < SHORT) {
             let _flush = FlushDenormals::on();
@@ -206,6 +233,11 @@ impl Run {
         }
         match &node.action {
             Action::Feed(index) => {
+                if let Some(partial) = &self.partial {
+                    state.in_flight += 1;
+                    let run = self.clone();
+                    return partial.when_fed(*index, Box::new(move |outcome| run.complete(task, outcome)));
+                }
                 let mut outputs: Outputs = smallvec![std::mem::take(&mut state.feeds[*index])];
                 state.propagate(program, task, node, &mut outputs);
             }
@@ -214,7 +246,12 @@ impl Run {
                     dereference(node, inputs)?;
                     Ok(inputs.first_mut().map(std::mem::take).unwrap_or_default())
                 }) {
-                    Ok(value) => state.fetches[*index] = value,
+                    Ok(value) => {
+                        if let (Some(partial), Value::Tensor(tensor)) = (&self.partial, &value) {
+                            partial.fetched(*index, tensor.clone());
+                        }
+                        state.fetches[*index] = value;
+                    }
                     Err(error) => return state.fail(error.at_node(&node.info.name)),
                 }
                 state.propagate(program, task, node, &mut []);
