@@ -113,6 +113,7 @@ impl<'a> Construction<'a> {
     }
 
     /// The number of inputs, lists expanded.
+    #[inline]
     pub fn num_inputs(&self) -> usize {
         self.node.input_types.len()
     }
@@ -194,6 +195,7 @@ impl<'a> Context<'a> {
     }
 
     /// The number of inputs, lists expanded.
+    #[inline]
     pub fn num_inputs(&self) -> usize {
         self.inputs.len()
     }
@@ -207,6 +209,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// `INTERNAL` if there is no such input or it is a reference.
+    #[inline]
     pub fn input(&self, i: usize) -> Result<&Tensor> {
         match self.inputs.get(i) {
             Some(Value::Tensor(tensor)) => Ok(tensor),
@@ -216,6 +219,7 @@ impl<'a> Context<'a> {
     }
 
     /// Whether input `i` has a value. Only `Merge` runs with inputs that have none.
+    #[inline]
     pub fn has_input(&self, i: usize) -> bool {
         self.inputs.get(i).is_some_and(|value| !value.is_none())
     }
@@ -224,6 +228,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// As [`Context::input`].
+    #[inline]
     pub fn take_input(&mut self, i: usize) -> Result<Tensor> {
         self.input(i)?;
         match self.inputs.get_mut(i).map(std::mem::take) {
@@ -258,6 +263,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// `INTERNAL` if there is no such output.
+    #[inline]
     pub fn output_type(&self, i: usize) -> Result<DType> {
         match self.node.output_types.get(i) {
             Some(slot) => Ok(slot.dtype),
@@ -279,6 +285,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// As [`Tensor::alloc`].
+    #[inline]
     pub fn reuse_or_alloc(&mut self, candidates: &[usize], i: usize, shape: &Shape) -> Result<(Tensor, Option<usize>)> {
         let dtype = self.output_type(i)?;
         for &candidate in candidates {
@@ -299,6 +306,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// As [`Tensor::alloc`], and `INTERNAL` if there is no such output.
+    #[inline]
     pub fn overwrite(&mut self, candidates: &[usize], i: usize, shape: &Shape) -> Result<&mut Tensor> {
         let (tensor, _) = self.reuse_or_alloc(candidates, i, shape)?;
         match self.outputs.get_mut(i) {
@@ -317,6 +325,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// `INTERNAL` if there is no such output or the tensor is not of its declared type.
+    #[inline]
     pub fn set_output(&mut self, i: usize, tensor: Tensor) -> Result<()> {
         let declared = self.output_type(i)?;
         if tensor.dtype() != declared {
@@ -337,6 +346,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// `INTERNAL` if there is no such output.
+    #[inline]
     pub fn set_value(&mut self, i: usize, value: Value) -> Result<()> {
         match self.outputs.get_mut(i) {
             Some(slot) => {
@@ -418,6 +428,7 @@ impl AsyncContext {
     }
 
     /// The number of inputs, lists expanded.
+    #[inline]
     pub fn num_inputs(&self) -> usize {
         self.inputs.len()
     }

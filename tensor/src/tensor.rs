@@ -38,6 +38,7 @@ impl Tensor {
     }
 
     /// The storage for writing, if nobody else has this tensor.
+    #[inline]
     fn storage_mut(&mut self) -> Result<&mut Storage> {
         match triomphe::Arc::get_mut(&mut self.0) {
             Some(inner) => Ok(&mut inner.storage),
@@ -178,6 +179,7 @@ impl Tensor {
     ///
     /// # Errors
     /// `INTERNAL` if the tensor is of another type.
+    #[inline]
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         let n = self.num_elements();
         match &self.0.storage {
@@ -195,6 +197,7 @@ impl Tensor {
     ///
     /// # Errors
     /// `INTERNAL` if the tensor is of another type or its buffer is shared (see [`Tensor::is_unique`]).
+    #[inline]
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         let n = self.num_elements();
         if self.0.dtype != T::DTYPE {
@@ -359,6 +362,7 @@ impl Tensor {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if there is not exactly one element, `INTERNAL` if the tensor is of another type.
+    #[inline]
     pub fn scalar_value<T: Element>(&self) -> Result<T> {
         match self.as_slice::<T>()? {
             [value] => Ok(*value),
@@ -379,6 +383,7 @@ impl Tensor {
     }
 
     /// Whether nobody else refers to the elements, so that they may be overwritten.
+    #[inline]
     pub fn is_unique(&self) -> bool {
         self.0.is_unique()
             && match &self.0.storage {
