@@ -71,6 +71,8 @@ pub struct QueueSpec {
     pub min_after_dequeue: usize,
     /// Whether a batch leaves all at once (a queue sorted by priority), rather than element by element as they come.
     pub whole_batches: bool,
+    /// The seeds of a random order, as the node has them.
+    pub seeds: (i64, i64),
 }
 
 enum Action {
@@ -539,10 +541,10 @@ fn copy_into_larger(out: &mut Tensor, start: usize, element: &Tensor) -> Result<
     Ok(())
 }
 
-/// Types as TensorFlow lists them: `[float, int32]`.
+/// Types as TensorFlow lists them: `float, int32`.
 pub fn dtype_list(types: &[DType]) -> String {
     let names: Vec<&str> = types.iter().map(|dtype| dtype.name()).collect();
-    format!("[{}]", names.join(", "))
+    names.join(", ")
 }
 
 /// Shapes as TensorFlow lists them: `[[2,3], []]`.
@@ -565,6 +567,7 @@ mod tests {
             shapes: vec![PartialShape::new(&[]).unwrap()],
             min_after_dequeue: 0,
             whole_batches: false,
+            seeds: (0, 0),
         };
         Arc::new(Queue::new(spec, Box::new(VecDeque::new())).unwrap())
     }
