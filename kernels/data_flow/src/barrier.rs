@@ -242,6 +242,10 @@ impl MakeBarrier {
         if shapes.len() != types.len() {
             return Err(invalid_argument!("All of the component shapes must be specified"));
         }
+        // As in TensorFlow, a shape of unknown rank declares a scalar.
+        let scalar = PartialShape::new(&[])?;
+        let shapes: Vec<PartialShape> =
+            shapes.into_iter().map(|shape| if shape.rank().is_none() { scalar.clone() } else { shape }).collect();
         if let Some(shape) = shapes.iter().find(|shape| shape.to_shape().is_none()) {
             return Err(invalid_argument!("Shape {shape} is not fully defined"));
         }
