@@ -7,9 +7,11 @@ pub fn registry() -> Registry {
     let mut registry = Registry::new();
     graphmill_kernels_array::register(&mut registry);
     graphmill_kernels_control::register(&mut registry);
+    graphmill_kernels_linalg::register(&mut registry);
     graphmill_kernels_math::register(&mut registry);
     graphmill_kernels_nn::register(&mut registry);
     graphmill_kernels_random::register(&mut registry);
+    graphmill_kernels_signal::register(&mut registry);
     graphmill_kernels_state::register(&mut registry);
     registry
 }
