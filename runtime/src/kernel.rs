@@ -121,10 +121,13 @@ pub struct NodeInfo {
     /// The op.
     pub op: Arc<str>,
     /// Types of the inputs, lists expanded.
-    pub input_types: Box<[SlotType]>,
+    pub input_types: SlotTypes,
     /// Types of the outputs, lists expanded.
-    pub output_types: Box<[SlotType]>,
+    pub output_types: SlotTypes,
 }
+
+/// Types of inputs or of outputs. Few of them need no memory of their own, which steps of tiny nodes would miss in the cache.
+pub type SlotTypes = SmallVec<[SlotType; 8]>;
 
 /// What a kernel sees when it runs.
 pub struct Context<'a> {
@@ -262,6 +265,24 @@ impl<'a> Context<'a> {
             }
         }
         Ok((Tensor::alloc(dtype, shape.clone())?, None))
+    }
+
+    /// As [`Context::reuse_or_alloc`], with the tensor as output `i` already: the caller fills it where it is.
+    ///
+    /// # Errors
+    /// As [`Tensor::alloc`], and `INTERNAL` if there is no such output.
+    pub fn overwrite(&mut self, candidates: &[usize], i: usize, shape: &Shape) -> Result<&mut Tensor> {
+        let (tensor, _) = self.reuse_or_alloc(candidates, i, shape)?;
+        match self.outputs.get_mut(i) {
+            Some(slot) => {
+                *slot = Value::Tensor(tensor);
+                match slot {
+                    Value::Tensor(tensor) => Ok(tensor),
+                    _ => Err(internal!("there is no output {i}")),
+                }
+            }
+            None => Err(internal!("there is no output {i}")),
+        }
     }
 
     /// Sets output `i`.

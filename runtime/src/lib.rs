@@ -17,7 +17,7 @@ pub use cancellation::{CallbackId, CancellationManager};
 pub use device::Device;
 pub use executor::{Executor, KernelCache, Port, Program};
 pub use intra_op::IntraOpPool;
-pub use kernel::{AnyKernel, AsyncContext, AsyncKernel, Construction, Context, Kernel, NodeInfo, Outputs};
+pub use kernel::{AnyKernel, AsyncContext, AsyncKernel, Construction, Context, Kernel, NodeInfo, Outputs, SlotTypes};
 pub use registry::{Entry, Registration, Registry};
 pub use resource::{Resource, ResourceManager, type_hash};
 pub use step::Step;

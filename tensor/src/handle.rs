@@ -55,7 +55,10 @@ pub trait VariantObject: Any + Debug + Send + Sync {
     /// # Errors
     /// `INTERNAL` for a type that has no zero.
     fn zeros_like(&self) -> Result<Variant> {
-        Err(internal!("No unary variant unary_op function found for op ZEROS_LIKE Variant type_name: {}", self.type_name()))
+        Err(internal!(
+            "No unary variant unary_op function found for op ZEROS_LIKE Variant type_name: {}",
+            self.type_name()
+        ))
     }
 
     /// What `AddN` and `AddV2` make of the value and another.

@@ -1,7 +1,7 @@
 //! One run of a program.
 
 use crate::denormals::FlushDenormals;
-use crate::executor::frame::FrameInstance;
+use crate::executor::frame::{FrameInstance, Iteration};
 use crate::executor::program::{Action, Program, ProgramNode};
 use crate::executor::threads::Threads;
 use crate::{AnyKernel, AsyncContext, Context, Kernel, Outputs, Step, Value};
@@ -39,9 +39,20 @@ pub(crate) struct Run {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Task {
     pub node: u32,
-    pub frame: u32,
-    pub iteration: u64,
-    pub dead: bool,
+    /// The iteration, which lives at least as long as the task.
+    pub slab: u32,
+    /// 1 if the node is dead. A byte here would be read as part of a word right after it was written, for which processors wait.
+    dead: u32,
+}
+
+impl Task {
+    pub fn new(node: u32, slab: u32, dead: bool) -> Task {
+        Task { node, slab, dead: u32::from(dead) }
+    }
+
+    pub fn is_dead(self) -> bool {
+        self.dead != 0
+    }
 }
 
 struct Inbox {
@@ -54,6 +65,10 @@ struct Inbox {
 pub(crate) struct State {
     pub ready: Vec<Task>,
     pub frames: Vec<Option<FrameInstance>>,
+    /// Iterations of all frames; that of the root is the first.
+    pub slabs: Vec<Iteration>,
+    /// Places in `slabs` of iterations that have ended.
+    pub free_slabs: Vec<u32>,
     /// Kernels that are out: handed over, or asynchronous.
     in_flight: usize,
     feeds: Vec<Value>,
@@ -66,19 +81,11 @@ pub(crate) struct State {
 
 impl Run {
     pub fn start(threads: &Arc<Threads>, program: &Arc<Program>, step: Arc<Step>, feeds: Vec<Tensor>, done: Done) {
-        let root = FrameInstance {
-            info: 0,
-            parent: (0, 0),
-            iterations: std::iter::once(program.frames[0].take_slab()).collect(),
-            base: 0,
-            missing_enters: 0,
-            constants: Vec::new(),
-            next: Vec::new(),
-            dead_exits: Vec::new(),
-        };
         let mut state = State {
             ready: Vec::with_capacity(program.roots.len() + 16),
-            frames: vec![Some(root)],
+            frames: vec![Some(FrameInstance::new(0, 0, 0))],
+            slabs: Vec::with_capacity(1),
+            free_slabs: Vec::new(),
             in_flight: 0,
             feeds: feeds.into_iter().map(Value::Tensor).collect(),
             fetches: vec![Value::None; program.fetches().len()],
@@ -87,8 +94,9 @@ impl Run {
             measure: program.should_measure(),
             busy: Duration::ZERO,
         };
+        state.add_iteration(program, 0);
         for &node in &program.roots {
-            state.make_ready(Task { node, frame: 0, iteration: 0, dead: false });
+            state.make_ready(Task::new(node, 0, false));
         }
         let run = Arc::new(Run {
             program: program.clone(),
@@ -190,7 +198,7 @@ impl Run {
         }
         let program = &self.program;
         let node = &program.nodes[task.node as usize];
-        if task.dead {
+        if task.is_dead() {
             if let Action::Fetch(index) = node.action {
                 return state.fail(self.dead_fetch(&program.fetches()[index].name));
             }
@@ -238,18 +246,30 @@ impl Run {
     }
 
     fn compute(&self, state: &mut State, task: Task, node: &ProgramNode, kernel: &dyn Kernel) {
+        if node.outputs == 1 {
+            self.compute_into(state, task, node, kernel, &mut [Value::None]);
+        } else {
+            let mut outputs: Outputs = smallvec![Value::None; node.outputs as usize];
+            self.compute_into(state, task, node, kernel, &mut outputs);
+        }
+    }
+
+    fn compute_into(
+        &self,
+        state: &mut State,
+        task: Task,
+        node: &ProgramNode,
+        kernel: &dyn Kernel,
+        outputs: &mut [Value],
+    ) {
         let measure = state.measure;
-        let mut outputs: Outputs = match node.outputs {
-            1 => smallvec![Value::None],
-            n => smallvec![Value::None; n as usize],
-        };
         let outcome = state.inputs(task, node).and_then(|inputs| {
-            let outcome = self.call(node, kernel, inputs, &mut outputs, measure);
+            let outcome = self.call(node, kernel, inputs, outputs, measure);
             inputs.iter_mut().for_each(|value| *value = Value::None);
             outcome
         });
         match outcome {
-            Ok(()) => state.propagate(&self.program, task, node, &mut outputs),
+            Ok(()) => state.propagate(&self.program, task, node, outputs),
             Err(error) => self.settle(state, task, Err(error)),
         }
     }
@@ -355,7 +375,9 @@ impl Run {
     fn finish(&self, state: &mut State) -> Result<Vec<Tensor>> {
         for frame in state.frames.drain(..).flatten() {
             let info = &self.program.frames[frame.info as usize];
-            frame.iterations.into_iter().for_each(|slab| info.give_back(slab));
+            for slab in frame.iterations {
+                info.give_back(std::mem::take(&mut state.slabs[slab as usize]));
+            }
         }
         if let Some(error) = state.error.take() {
             return Err(error);
@@ -382,11 +404,10 @@ impl State {
     }
 
     fn inputs(&mut self, task: Task, node: &ProgramNode) -> Result<&mut [Value]> {
-        let frame = self.frames.get_mut(task.frame as usize).and_then(Option::as_mut);
-        let iteration = frame.and_then(|frame| frame.iteration(task.iteration));
         let range = node.inputs.start as usize..node.inputs.end as usize;
-        iteration
-            .and_then(|i| i.values.get_mut(range))
+        self.slabs
+            .get_mut(task.slab as usize)
+            .and_then(|iteration| iteration.values.get_mut(range))
             .ok_or_else(|| internal!("a node runs in an iteration that has ended"))
     }
 
