@@ -10,9 +10,11 @@ pub fn registry() -> Registry {
     graphmill_kernels_list::register(&mut registry);
     graphmill_kernels_data_flow::register(&mut registry);
     graphmill_kernels_lookup::register(&mut registry);
+    graphmill_kernels_linalg::register(&mut registry);
     graphmill_kernels_math::register(&mut registry);
     graphmill_kernels_nn::register(&mut registry);
     graphmill_kernels_random::register(&mut registry);
+    graphmill_kernels_signal::register(&mut registry);
     graphmill_kernels_state::register(&mut registry);
     graphmill_kernels_string::register(&mut registry);
     registry
