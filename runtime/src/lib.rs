@@ -1,5 +1,6 @@
 //! Running graphs: kernels and their registry, devices, resources, the executor and cancellation.
 
+mod blocking;
 mod cancellation;
 mod denormals;
 mod device;
@@ -13,6 +14,7 @@ pub mod testing;
 mod value;
 mod variable;
 
+pub use blocking::run_blocking;
 pub use cancellation::{CallbackId, CancellationManager};
 pub use device::Device;
 pub use executor::{Executor, KernelCache, Port, Program};
