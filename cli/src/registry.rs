@@ -7,6 +7,7 @@ pub fn registry() -> Registry {
     let mut registry = Registry::new();
     graphmill_kernels_array::register(&mut registry);
     graphmill_kernels_control::register(&mut registry);
+    graphmill_kernels_data::register(&mut registry);
     graphmill_kernels_math::register(&mut registry);
     graphmill_kernels_nn::register(&mut registry);
     graphmill_kernels_random::register(&mut registry);

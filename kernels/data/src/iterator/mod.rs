@@ -1,0 +1,18 @@
+//! Iterators as resources, and the ops on them.
+
+mod handle;
+mod next;
+
+mod resource;
+mod state;
+mod string_handle;
+
+use graphmill_runtime::Registry;
+
+pub(crate) fn register(registry: &mut Registry) {
+    handle::register(registry);
+    next::register(registry);
+
+    state::register(registry);
+    string_handle::register(registry);
+}

@@ -1,0 +1,42 @@
+//! Input pipelines: datasets, which describe sequences of elements, and iterators, which go through them.
+//!
+//! A dataset is a variant tensor that carries a [`dataset::Dataset`]; ops make new datasets of old ones. An iterator is a
+//! resource that `MakeIterator` sets to the start of a dataset. Iterators are asked for one element at a time, and may wait: they
+//! run on threads of this crate, unless the whole pipeline is known not to wait, which then runs where it is asked.
+
+mod batch;
+mod combine;
+mod context;
+mod counting;
+mod dataset;
+mod iterator;
+mod naming;
+mod padded;
+mod pass;
+mod pool;
+mod prefetch;
+mod random;
+mod seeds;
+mod shuffle;
+mod sources;
+mod state;
+mod tuple;
+mod window;
+
+use graphmill_runtime::Registry;
+
+/// Registers the kernels of this family.
+pub fn register(registry: &mut Registry) {
+    batch::register(registry);
+    combine::register(registry);
+    counting::register(registry);
+    iterator::register(registry);
+    padded::register(registry);
+    pass::register(registry);
+    prefetch::register(registry);
+    random::register(registry);
+    seeds::register(registry);
+    shuffle::register(registry);
+    sources::register(registry);
+    window::register(registry);
+}
