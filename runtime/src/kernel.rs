@@ -1,11 +1,12 @@
 //! What a kernel is, how one is made, and what it sees when it runs.
 
-use crate::{Device, Step, Value, Variable};
+use crate::{Device, FunctionHandle, FunctionRuntime, Step, Value, Variable};
 use graphmill_graph::{ArgType, Attrs, Node};
 use graphmill_tensor::{DType, Element, Result, Shape, SlotType, Tensor, internal, invalid_argument};
+use graphmill_wire::tensorflow::NameAttrList;
 use smallvec::SmallVec;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// The outputs of a node.
 pub type Outputs = SmallVec<[Value; 1]>;
@@ -38,12 +39,18 @@ pub enum AnyKernel {
 pub struct Construction<'a> {
     node: &'a Node,
     device: &'a Arc<Device>,
+    functions: Weak<FunctionRuntime>,
 }
 
 impl<'a> Construction<'a> {
     /// For a node on a device.
     pub fn new(node: &'a Node, device: &'a Arc<Device>) -> Construction<'a> {
-        Construction { node, device }
+        Construction { node, device, functions: Weak::new() }
+    }
+
+    /// For a node that may call functions.
+    pub fn with_functions(node: &'a Node, runtime: &'a Arc<FunctionRuntime>) -> Construction<'a> {
+        Construction { node, device: runtime.device(), functions: Arc::downgrade(runtime) }
     }
 
     /// The node.
@@ -72,6 +79,27 @@ impl<'a> Construction<'a> {
     /// As [`Attrs::dtype`].
     pub fn dtype(&self, name: &str) -> Result<DType> {
         self.attrs().dtype(name)
+    }
+
+    /// The function that attribute `name` names, to be bound when it is first called.
+    ///
+    /// # Errors
+    /// As [`Attrs::func`].
+    pub fn function(&self, name: &str) -> Result<FunctionHandle> {
+        Ok(self.handle(self.attrs().func(name)?.clone()))
+    }
+
+    /// The functions that the list in attribute `name` names.
+    ///
+    /// # Errors
+    /// As [`Attrs::func_list`].
+    pub fn functions(&self, name: &str) -> Result<Vec<FunctionHandle>> {
+        Ok(self.attrs().func_list(name)?.iter().map(|function| self.handle(function.clone())).collect())
+    }
+
+    /// A function of the graph's library.
+    pub fn handle(&self, function: NameAttrList) -> FunctionHandle {
+        FunctionHandle::new(function, self.functions.clone())
     }
 
     /// Types of the inputs, lists expanded.
@@ -366,6 +394,25 @@ impl AsyncContext {
     /// The step.
     pub fn step(&self) -> &Arc<Step> {
         &self.step
+    }
+
+    /// The number of inputs, lists expanded.
+    pub fn num_inputs(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// The inputs in a range as tensors, by move.
+    ///
+    /// # Errors
+    /// `INTERNAL` if one of them does not exist or is no tensor.
+    pub fn take_tensors(&mut self, range: Range<usize>) -> Result<Vec<Tensor>> {
+        let inputs = self.inputs.get_mut(range.clone());
+        let inputs = inputs.ok_or_else(|| internal!("there are no inputs {range:?}"))?;
+        let tensor = |value: &mut Value| match std::mem::take(value) {
+            Value::Tensor(tensor) => Ok(tensor),
+            _ => Err(internal!("an input has no value")),
+        };
+        inputs.iter_mut().map(tensor).collect()
     }
 
     /// Runs `body` with the synchronous view of the same node, for checks and for reading inputs.

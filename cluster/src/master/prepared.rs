@@ -4,7 +4,7 @@ use super::heavy;
 use super::session::Session;
 use crate::task::Task;
 use graphmill_graph::{Graph, Signature, lower, prune};
-use graphmill_runtime::{Port, Program};
+use graphmill_runtime::{FunctionRuntime, Port, Program};
 use graphmill_tensor::{Result, Tensor, internal, invalid_argument};
 use graphmill_wire::tensorflow::{RunStepRequest, TensorProto};
 use parking_lot::{Mutex, RwLock};
@@ -175,7 +175,9 @@ impl Session {
         let (session, task) = (self.clone(), task.clone());
         heavy::run(graph.len(), move || {
             let graph = lower(prune(&graph, &signature, &task.client_device())?)?;
-            let program = Program::build(&graph, &task.registry, &session.device, &session.kernels)?;
+            let (registry, device, executor) = (task.registry.clone(), session.device.clone(), task.executor.clone());
+            let functions = FunctionRuntime::new(&graph, registry, device, executor);
+            let program = Program::build_with(&graph, &functions, &session.kernels)?;
             Ok(Arc::new(Prepared { program: Arc::new(program), graph }))
         })
         .await

@@ -17,6 +17,7 @@ use crate::Step;
 use graphmill_tensor::{Result, Status, Tensor, internal};
 use run::Run;
 use std::sync::Arc;
+use std::time::Duration;
 use threads::Threads;
 
 /// The threads on which steps run. Cloning shares them.
@@ -43,7 +44,25 @@ impl Executor {
         if let Err(error) = check_feeds(program, &feeds) {
             return done(Err(error));
         }
-        Run::start(&self.0, program, step, feeds, Box::new(done));
+        let slice = (!program.is_long()).then_some(run::BORROWED_SLICE);
+        self.run_on(program, step, feeds, Box::new(done), slice);
+    }
+
+    /// Runs a job on one of the threads. It must not wait for anything but the processor.
+    pub(crate) fn spawn(&self, job: impl FnOnce() + Send + 'static) {
+        self.0.spawn(job);
+    }
+
+    /// Runs a program with feeds that fit, on the calling thread for up to `slice`, or without one on the executor's threads.
+    pub(crate) fn run_on(
+        &self,
+        program: &Arc<Program>,
+        step: Arc<Step>,
+        feeds: Vec<Tensor>,
+        done: run::Done,
+        slice: Option<Duration>,
+    ) {
+        Run::start(&self.0, program, step, feeds, done, slice);
     }
 }
 

@@ -13,10 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// A program that takes less than this, in nanoseconds, runs on the thread that asks for it.
-const SHORT: u64 = 150_000;
 /// How long a run may keep the thread that asked for it, when it takes longer than was thought.
-const BORROWED_SLICE: Duration = Duration::from_millis(1);
+pub(crate) const BORROWED_SLICE: Duration = Duration::from_millis(1);
 /// How long a run keeps an executor's thread while other work waits for one.
 const SLICE: Duration = Duration::from_millis(10);
 /// A node that costs more than this, in nanoseconds, is worth a hand-over.
@@ -65,7 +63,14 @@ pub(crate) struct State {
 }
 
 impl Run {
-    pub fn start(threads: &Arc<Threads>, program: &Arc<Program>, step: Arc<Step>, feeds: Vec<Tensor>, done: Done) {
+    pub fn start(
+        threads: &Arc<Threads>,
+        program: &Arc<Program>,
+        step: Arc<Step>,
+        feeds: Vec<Tensor>,
+        done: Done,
+        slice: Option<Duration>,
+    ) {
         let root = FrameInstance {
             info: 0,
             parent: (0, 0),
@@ -97,11 +102,12 @@ impl Run {
             state: Mutex::new(state),
             inbox: Mutex::new(Inbox { completions: Vec::new(), driven: true }),
         });
-        if program.cost().is_some_and(|cost| cost < SHORT) {
-            let _flush = FlushDenormals::on();
-            run.drive(BORROWED_SLICE);
-        } else {
-            threads.spawn(move || run.drive(SLICE));
+        match slice {
+            Some(slice) => {
+                let _flush = FlushDenormals::on();
+                run.drive(slice);
+            }
+            None => threads.spawn(move || run.drive(SLICE)),
         }
     }
 
@@ -192,7 +198,7 @@ impl Run {
         let node = &program.nodes[task.node as usize];
         if task.dead {
             if let Action::Fetch(index) = node.action {
-                return state.fail(self.dead_fetch(&program.fetches()[index].name));
+                return state.fail(self.dead_fetch(index));
             }
             return state.propagate(program, task, node, &mut []);
         }
@@ -207,7 +213,7 @@ impl Run {
                     Ok(inputs.first_mut().map(std::mem::take).unwrap_or_default())
                 }) {
                     Ok(value) => state.fetches[*index] = value,
-                    Err(error) => return state.fail(error.at_node(&node.info.name)),
+                    Err(error) => return state.fail(program.at_node(error, node)),
                 }
                 state.propagate(program, task, node, &mut []);
             }
@@ -226,7 +232,11 @@ impl Run {
     }
 
     /// What TensorFlow says of a fetch that is dead, rendezvous key included.
-    fn dead_fetch(&self, name: &str) -> Status {
+    fn dead_fetch(&self, index: usize) -> Status {
+        if self.program.function().is_some() {
+            return internal!("Retval[{index}] does not have value");
+        }
+        let name = &self.program.fetches()[index].name;
         let device = &self.program.device;
         internal!(
             "Failed to fetch outputs for step {}. (Original error message: The tensor returned for \
@@ -344,10 +354,12 @@ impl Run {
                 if state.error.is_none() {
                     let reason = self.step.cancellation().reason();
                     // What fails in a cancelled step fails because of that.
-                    state.fail(reason.unwrap_or_else(|| error.at_node(&node.info.name)));
+                    state.fail(reason.unwrap_or_else(|| self.program.at_node(error, node)));
                 }
-                let derived = graphmill_tensor::cancelled!("The step failed").derived();
-                self.step.cancellation().cancel(derived);
+                if self.program.may_wait() {
+                    let derived = graphmill_tensor::cancelled!("The step failed").derived();
+                    self.step.cancellation().cancel(derived);
+                }
             }
         }
     }
