@@ -18,7 +18,13 @@ pub(crate) fn register(registry: &mut Registry) {
             Ok(move |ctx: &Context<'_>| {
                 let drop_remainder = remainder.map_or(Ok(false), |i| scalar(ctx, i, "drop_remainder"))?;
                 let name = if parallel { "ParallelBatch" } else { "Batch" };
-                Ok(Batch { spec: spec.clone(), input: input_dataset(ctx, 0)?, size: batch_size(ctx, 1)?, drop_remainder, name })
+                Ok(Batch {
+                    spec: spec.clone(),
+                    input: input_dataset(ctx, 0)?,
+                    size: batch_size(ctx, 1)?,
+                    drop_remainder,
+                    name,
+                })
             })
         });
     }
@@ -82,7 +88,7 @@ impl Dataset for Batch {
         self.name
     }
 
-    fn iterator(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
+    fn make(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
         let input = Some(self.input.iterator(ctx)?);
         Ok(Box::new(BatchIterator { input, size: self.size, drop_remainder: self.drop_remainder }))
     }
@@ -156,7 +162,7 @@ impl Dataset for Unbatch {
         "Unbatch"
     }
 
-    fn iterator(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
+    fn make(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
         Ok(Box::new(UnbatchIterator { input: Some(self.input.iterator(ctx)?), current: Tuple::new(), row: 0, rows: 0 }))
     }
 }

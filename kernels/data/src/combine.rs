@@ -76,7 +76,7 @@ impl Dataset for Zip {
         "Zip"
     }
 
-    fn iterator(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
+    fn make(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
         let inputs = self.inputs.iter().map(|input| input.iterator(ctx)).collect::<Result<_>>()?;
         Ok(Box::new(ZipIterator(inputs)))
     }
@@ -156,7 +156,7 @@ impl Dataset for Concatenate {
         "Concatenate"
     }
 
-    fn iterator(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
+    fn make(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
         let current = Some(self.parts[0].iterator(ctx)?);
         Ok(Box::new(ConcatenateIterator { ctx: ctx.clone(), second: self.parts[1].clone(), current, in_second: false }))
     }
@@ -209,11 +209,7 @@ struct DirectedInterleave {
 }
 
 impl DirectedInterleave {
-    fn new(
-        ctx: &Context<'_>,
-        spec: Arc<Spec>,
-        stop_on_empty: bool,
-    ) -> Result<DirectedInterleave> {
+    fn new(ctx: &Context<'_>, spec: Arc<Spec>, stop_on_empty: bool) -> Result<DirectedInterleave> {
         let selector = input_dataset(ctx, 0)?;
         if selector.spec().types != [DType::Int64] {
             return Err(invalid_argument!("The selector dataset must yield a single scalar of dtype int64."));
@@ -266,7 +262,7 @@ impl Dataset for DirectedInterleave {
         "DirectedInterleave"
     }
 
-    fn iterator(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
+    fn make(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
         let selector = Some(self.selector.iterator(ctx)?);
         let inputs = self.inputs.iter().map(|input| input.iterator(ctx).map(Some)).collect::<Result<_>>()?;
         Ok(Box::new(DirectedIterator { selector, inputs, stop_on_empty: self.stop_on_empty }))

@@ -7,7 +7,16 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 /// The surroundings of an iterator and of those below it. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct IteratorContext(Arc<Shared>);
+pub(crate) struct IteratorContext {
+    shared: Arc<Shared>,
+    path: Option<Arc<Above>>,
+}
+
+/// A transformation that an iterator is an input of, and those above it.
+struct Above {
+    name: &'static str,
+    next: Option<Arc<Above>>,
+}
 
 struct Shared {
     device: Arc<Device>,
@@ -53,29 +62,46 @@ impl IteratorContext {
     /// For an iterator that outlives the step that makes it.
     pub fn new(device: &Arc<Device>) -> IteratorContext {
         let shared = Shared { device: device.clone(), root: new_step(), parent: None };
-        IteratorContext(Arc::new(shared))
+        IteratorContext { shared: Arc::new(shared), path: None }
     }
 
     /// For an iterator that is cancelled with a step.
     pub fn within(device: &Arc<Device>, step: &Arc<Step>) -> IteratorContext {
         let root = new_step();
         let parent = link(step, &root).map(|callback| (step.clone(), callback));
-        IteratorContext(Arc::new(Shared { device: device.clone(), root, parent }))
+        let shared = Arc::new(Shared { device: device.clone(), root, parent });
+        IteratorContext { shared, path: None }
     }
 
     /// For iterators that are cancelled with this context, or before it.
     pub fn child(&self) -> IteratorContext {
-        IteratorContext::within(&self.0.device, &self.0.root)
+        IteratorContext { path: self.path.clone(), ..IteratorContext::within(&self.shared.device, &self.shared.root) }
+    }
+
+    /// This context for the inputs of a transformation.
+    pub fn under(&self, name: &'static str) -> IteratorContext {
+        let path = Some(Arc::new(Above { name, next: self.path.clone() }));
+        IteratorContext { shared: self.shared.clone(), path }
+    }
+
+    /// The transformations above, the nearest first.
+    pub fn path(&self) -> impl Iterator<Item = &'static str> {
+        let mut above = self.path.clone();
+        std::iter::from_fn(move || {
+            let here = above.take()?;
+            above = here.next.clone();
+            Some(here.name)
+        })
     }
 
     /// The device.
     pub fn device(&self) -> &Arc<Device> {
-        &self.0.device
+        &self.shared.device
     }
 
     /// Cancellation of everything that runs in this context.
     pub fn cancellation(&self) -> &CancellationManager {
-        self.0.root.cancellation()
+        self.shared.root.cancellation()
     }
 
     /// Cancels what runs in this context.
@@ -90,6 +116,6 @@ impl IteratorContext {
 
     /// The step within which functions are called.
     pub fn step(&self) -> &Arc<Step> {
-        &self.0.root
+        &self.shared.root
     }
 }

@@ -46,7 +46,7 @@ impl Dataset for Take {
         "Take"
     }
 
-    fn iterator(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
+    fn make(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
         let left = usize::try_from(self.count).ok();
         let input = if left == Some(0) { None } else { Some(self.input.iterator(ctx)?) };
         Ok(Box::new(TakeIterator { input, left }))
@@ -140,7 +140,7 @@ impl Dataset for Skip {
         "Skip"
     }
 
-    fn iterator(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
+    fn make(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
         let to_skip = usize::try_from(self.count).ok();
         let input = if to_skip.is_some() { Some(self.input.iterator(ctx)?) } else { None };
         Ok(Box::new(SkipIterator { input, to_skip: to_skip.unwrap_or(0) }))
@@ -237,7 +237,7 @@ impl Dataset for Shard {
         "Shard"
     }
 
-    fn iterator(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
+    fn make(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
         let (Ok(num_shards), Ok(index)) = (usize::try_from(self.num_shards), usize::try_from(self.index)) else {
             return Err(failed_precondition!(
                 "`tf.data.Dataset.shard(SHARD_HINT, ...)` can only be used in `tf.distribute.Strategy.experimental_distribute_dataset()` with `tf.data.experimental.AutoShardPolicy.HINT` policy, or tf.data service with `tf.data.experimental.service.ShardingPolicy.HINT` processing mode."
@@ -340,7 +340,13 @@ impl Dataset for Repeat {
 
     fn cardinality(&self) -> i64 {
         match self.input.cardinality() {
-            n if self.count < 0 => if n == 0 { 0 } else { INFINITE },
+            n if self.count < 0 => {
+                if n == 0 {
+                    0
+                } else {
+                    INFINITE
+                }
+            }
             _ if self.count == 0 => 0,
             n if n < 0 => n,
             n => n.saturating_mul(self.count),
@@ -355,7 +361,7 @@ impl Dataset for Repeat {
         }
     }
 
-    fn iterator(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
+    fn make(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
         let left = u64::try_from(self.count).ok();
         // Where nothing waits the whole may run at once, which the first pass tells.
         let first = if left == Some(0) { None } else { Some(self.input.iterator(ctx)?) };

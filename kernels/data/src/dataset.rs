@@ -26,17 +26,32 @@ pub(crate) trait Dataset: Send + Sync {
         UNKNOWN
     }
 
-    /// An iterator at the first element.
-    fn iterator(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>>;
+    /// What `iterator` does, in a context that knows of this dataset.
+    fn make(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>>;
 
-    /// The transformation's name, as `AssertNextDataset` spells it.
+    /// The transformation's name, as `AssertNextDataset` spells it; empty for one that does not count.
     fn name(&self) -> &'static str;
+}
+
+impl dyn Dataset {
+    /// An iterator at the first element. Those of the datasets below are made in a context that knows of this one.
+    pub fn iterator(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
+        match self.name() {
+            "" => self.make(ctx),
+            name => self.make(&ctx.under(name)),
+        }
+    }
 }
 
 /// A position in a dataset. It may wait, so it runs on threads of this crate unless it says that it does not.
 pub(crate) trait DatasetIterator: Send {
     /// The next element; `None` at the end, and again if asked again.
     fn next(&mut self) -> Result<Option<Tuple>>;
+
+    /// Starts to make elements ahead of need, if it does so at all.
+    fn begin(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Passes over up to `count` elements; how many there were.
     fn skip(&mut self, count: usize) -> Result<usize> {

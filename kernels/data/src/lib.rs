@@ -6,12 +6,18 @@
 
 mod batch;
 mod combine;
+mod consume;
 mod context;
 mod counting;
 mod dataset;
+mod function;
+mod interleave;
 mod iterator;
+mod map;
 mod naming;
 mod padded;
+mod parallel;
+mod parallel_map;
 mod pass;
 mod pool;
 mod prefetch;
@@ -29,9 +35,13 @@ use graphmill_runtime::Registry;
 pub fn register(registry: &mut Registry) {
     batch::register(registry);
     combine::register(registry);
+    consume::register(registry);
     counting::register(registry);
+    interleave::register(registry);
     iterator::register(registry);
+    map::register(registry);
     padded::register(registry);
+    parallel_map::register(registry);
     pass::register(registry);
     prefetch::register(registry);
     random::register(registry);

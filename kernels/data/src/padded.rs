@@ -99,7 +99,7 @@ impl Dataset for PaddedBatch {
         "PaddedBatch"
     }
 
-    fn iterator(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
+    fn make(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
         Ok(Box::new(PaddedIterator {
             input: Some(self.input.iterator(ctx)?),
             size: self.size,
@@ -240,7 +240,8 @@ mod tests {
     #[test]
     fn parts_land_in_the_corner() {
         let padding = Padding { shape: PartialShape::new(&[-1, 3]).unwrap(), value: Tensor::scalar(9i32).unwrap() };
-        let part = |dims: &[usize], values: &[i32]| vec![Tensor::from_slice(Shape::from_dims(dims).unwrap(), values).unwrap()];
+        let part =
+            |dims: &[usize], values: &[i32]| vec![Tensor::from_slice(Shape::from_dims(dims).unwrap(), values).unwrap()];
         let elements = [part(&[2, 2], &[1, 2, 3, 4]), part(&[1, 3], &[5, 6, 7])];
         let batch = padding.batch(&elements, 0).unwrap();
         assert_eq!(batch.shape().dims(), [2, 2, 3]);

@@ -7,63 +7,56 @@ use graphmill_tensor::{Result, invalid_argument};
 use std::sync::Arc;
 
 pub(crate) fn register(registry: &mut Registry) {
-    for (op, name) in [
-        ("OptionsDataset", "Options"),
-        ("ModelDataset", "Model"),
-        ("OptimizeDataset", "Optimize"),
-        ("OptimizeDatasetV2", "Optimize"),
-        ("FinalizeDataset", "Finalize"),
-        ("NonSerializableDataset", "NonSerializable"),
-        ("ExperimentalNonSerializableDataset", "NonSerializable"),
-        ("BytesProducedStatsDataset", "BytesProducedStats"),
-        ("ExperimentalBytesProducedStatsDataset", "BytesProducedStats"),
-        ("LatencyStatsDataset", "LatencyStats"),
-        ("ExperimentalLatencyStatsDataset", "LatencyStats"),
-        ("SetStatsAggregatorDataset", "SetStatsAggregator"),
-        ("ExperimentalSetStatsAggregatorDataset", "SetStatsAggregator"),
-        ("ThreadPoolDataset", "ThreadPool"),
-        ("ExperimentalThreadPoolDataset", "ThreadPool"),
-        ("AutoShardDataset", "AutoShard"),
-        ("ExperimentalAutoShardDataset", "AutoShard"),
+    let ops = [
+        "OptionsDataset",
+        "ModelDataset",
+        "OptimizeDataset",
+        "OptimizeDatasetV2",
+        "FinalizeDataset",
+        "RewriteDataset",
+        "NonSerializableDataset",
+        "ExperimentalNonSerializableDataset",
+        "BytesProducedStatsDataset",
+        "ExperimentalBytesProducedStatsDataset",
+        "LatencyStatsDataset",
+        "ExperimentalLatencyStatsDataset",
+        "SetStatsAggregatorDataset",
+        "ExperimentalSetStatsAggregatorDataset",
+        "ThreadPoolDataset",
+        "ExperimentalThreadPoolDataset",
+    ];
+    dataset_ops(registry, &ops, |_| Ok(|ctx: &Context<'_>| Ok(Pass(input_dataset(ctx, 0)?))));
+    for (ops, limit) in [
+        (["MaxIntraOpParallelismDataset", "ExperimentalMaxIntraOpParallelismDataset"], "max_intra_op_parallelism"),
+        (["PrivateThreadPoolDataset", "ExperimentalPrivateThreadPoolDataset"], "num_threads"),
     ] {
-        dataset_ops(registry, &[op], move |_| Ok(move |ctx: &Context<'_>| Ok(Pass { input: input_dataset(ctx, 0)?, name })));
-    }
-    for (op, name, limit) in [
-        ("MaxIntraOpParallelismDataset", "MaxIntraOpParallelism", "max_intra_op_parallelism"),
-        ("ExperimentalMaxIntraOpParallelismDataset", "MaxIntraOpParallelism", "max_intra_op_parallelism"),
-        ("PrivateThreadPoolDataset", "PrivateThreadPool", "num_threads"),
-        ("ExperimentalPrivateThreadPoolDataset", "PrivateThreadPool", "num_threads"),
-    ] {
-        dataset_ops(registry, &[op], move |_| Ok(move |ctx: &Context<'_>| limited(ctx, name, limit)));
+        dataset_ops(registry, &ops, move |_| Ok(move |ctx: &Context<'_>| limited(ctx, limit)));
     }
 }
 
-fn limited(ctx: &Context<'_>, name: &'static str, limit: &str) -> Result<Pass> {
+fn limited(ctx: &Context<'_>, limit: &str) -> Result<Pass> {
     if scalar::<i64>(ctx, 1, limit)? < 0 {
         return Err(invalid_argument!("`{limit}` must be greater than zero."));
     }
-    Ok(Pass { input: input_dataset(ctx, 0)?, name })
+    Ok(Pass(input_dataset(ctx, 0)?))
 }
 
-struct Pass {
-    input: Arc<dyn Dataset>,
-    name: &'static str,
-}
+struct Pass(Arc<dyn Dataset>);
 
 impl Dataset for Pass {
     fn spec(&self) -> &Arc<Spec> {
-        self.input.spec()
+        self.0.spec()
     }
 
     fn cardinality(&self) -> i64 {
-        self.input.cardinality()
+        self.0.cardinality()
     }
 
     fn name(&self) -> &'static str {
-        self.name
+        ""
     }
 
-    fn iterator(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
-        self.input.iterator(ctx)
+    fn make(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
+        self.0.iterator(ctx)
     }
 }

@@ -48,7 +48,7 @@ impl Dataset for Prefetch {
         "Prefetch"
     }
 
-    fn iterator(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
+    fn make(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
         if self.size == 0 {
             return self.input.iterator(ctx);
         }
@@ -88,12 +88,8 @@ struct State {
 impl Ahead {
     /// Of an input that lives in a context of its own.
     pub fn new(ctx: IteratorContext, input: Box<dyn DatasetIterator>, size: usize) -> Ahead {
-        let shared = Arc::new(Shared {
-            size,
-            input: Mutex::new(input),
-            state: Mutex::default(),
-            changed: Condvar::new(),
-        });
+        let shared =
+            Arc::new(Shared { size, input: Mutex::new(input), state: Mutex::default(), changed: Condvar::new() });
         let weak = Arc::downgrade(&shared);
         let callback = ctx.cancellation().register(move || {
             if let Some(shared) = weak.upgrade() {
@@ -104,6 +100,13 @@ impl Ahead {
             shared.cancel();
         }
         Ahead { ctx, callback, shared }
+    }
+}
+
+impl Ahead {
+    fn spawn(&self) -> Result<()> {
+        let maker = self.shared.clone();
+        pool::spawn(move || maker.make()).inspect_err(|_| self.shared.state.lock().making = false)
     }
 }
 
@@ -179,13 +182,9 @@ impl DatasetIterator for Ahead {
             let next = state.made.pop_front();
             if !state.making && !state.ended && state.made.len() < shared.size {
                 state.making = true;
-                let maker = shared.clone();
                 // Not under the lock, which the new job asks for first.
                 drop(state);
-                if let Err(error) = pool::spawn(move || maker.make()) {
-                    shared.state.lock().making = false;
-                    return Err(error);
-                }
+                self.spawn()?;
                 if let Some(outcome) = next {
                     return outcome.map(Some);
                 }
@@ -202,6 +201,16 @@ impl DatasetIterator for Ahead {
                 }
             }
         }
+    }
+
+    fn begin(&self) -> Result<()> {
+        let mut state = self.shared.state.lock();
+        if state.making || state.ended || state.made.len() >= self.shared.size {
+            return Ok(());
+        }
+        state.making = true;
+        drop(state);
+        self.spawn()
     }
 
     fn is_ready(&self) -> bool {

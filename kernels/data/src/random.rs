@@ -89,7 +89,7 @@ impl Dataset for Random {
         "Random"
     }
 
-    fn iterator(&self, _: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
+    fn make(&self, _: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
         let seeds = self.generator.generate();
         Ok(Box::new(RandomIterator { generator: self.generator.clone(), seeds, words: Words::new(seeds) }))
     }
@@ -144,7 +144,7 @@ impl Dataset for Sampling {
         "Sampling"
     }
 
-    fn iterator(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
+    fn make(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
         let input = self.input.iterator(ctx)?;
         Ok(Box::new(SamplingIterator { input, rate: self.rate, seeds: self.seeds, words: Words::new(self.seeds) }))
     }

@@ -97,7 +97,7 @@ impl Dataset for Shuffle {
         if self.count == 1 { "Shuffle" } else { "ShuffleAndRepeat" }
     }
 
-    fn iterator(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
+    fn make(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
         let seeds = self.generator.generate();
         let pass = self.input.iterator(ctx)?;
         Ok(Box::new(ShuffleIterator {

@@ -59,7 +59,7 @@ impl Dataset for Elements {
         self.name
     }
 
-    fn iterator(&self, _: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
+    fn make(&self, _: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
         Ok(Box::new(Position { source: Kept { name: self.name, elements: self.elements.clone() }, next: 0 }))
     }
 }
@@ -150,7 +150,8 @@ impl Slices {
             let inner: Vec<i64> = t.shape().dims_i64().skip(1).collect();
             graphmill_graph::PartialShape::new(&inner)
         });
-        let spec = Spec { types: components.iter().map(Tensor::dtype).collect(), shapes: shapes.collect::<Result<_>>()? };
+        let spec =
+            Spec { types: components.iter().map(Tensor::dtype).collect(), shapes: shapes.collect::<Result<_>>()? };
         Ok(Slices { spec: Arc::new(spec), components: Arc::new(components), rows })
     }
 }
@@ -168,7 +169,7 @@ impl Dataset for Slices {
         "TensorSlice"
     }
 
-    fn iterator(&self, _: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
+    fn make(&self, _: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
         Ok(Box::new(Position { source: Rows { components: self.components.clone(), rows: self.rows }, next: 0 }))
     }
 }
@@ -221,7 +222,7 @@ impl Dataset for Range {
         "Range"
     }
 
-    fn iterator(&self, _: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
+    fn make(&self, _: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
         let dtype = self.spec.types.first().copied().unwrap_or(DType::Int64);
         Ok(Box::new(RangeIterator { dtype, next: self.start, left: self.len(), step: self.step }))
     }

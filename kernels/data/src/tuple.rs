@@ -15,9 +15,9 @@ pub(crate) fn stack(elements: &[Tuple]) -> Result<Tuple> {
 }
 
 fn stack_component(elements: &[Tuple], component: usize) -> Result<Tensor> {
-    let mut parts = elements.iter().map(|element| {
-        element.get(component).ok_or_else(|| internal!("an element lacks component {component}"))
-    });
+    let mut parts = elements
+        .iter()
+        .map(|element| element.get(component).ok_or_else(|| internal!("an element lacks component {component}")));
     let first = match parts.next() {
         Some(first) => first?,
         None => return Err(internal!("a batch needs an element")),

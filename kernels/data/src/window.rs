@@ -2,9 +2,7 @@
 
 use crate::context::IteratorContext;
 use crate::counting::{restore_optional, save_optional};
-use crate::dataset::{
-    Dataset, DatasetIterator, Spec, Tuple, dataset_ops, dataset_tensor, input_dataset, scalar,
-};
+use crate::dataset::{Dataset, DatasetIterator, Spec, Tuple, dataset_ops, dataset_tensor, input_dataset, scalar};
 use crate::sources::Elements;
 use crate::state::{Reader, Writer};
 use crate::tuple::stack;
@@ -91,7 +89,7 @@ impl Dataset for Window {
         if self.stacked { "SlidingWindow" } else { "Window" }
     }
 
-    fn iterator(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
+    fn make(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
         Ok(Box::new(WindowIterator {
             input: Some(self.input.iterator(ctx)?),
             inner: self.input.spec().clone(),

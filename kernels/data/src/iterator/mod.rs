@@ -2,6 +2,7 @@
 
 mod handle;
 mod next;
+mod one_shot;
 
 mod resource;
 mod state;
@@ -12,6 +13,7 @@ use graphmill_runtime::Registry;
 pub(crate) fn register(registry: &mut Registry) {
     handle::register(registry);
     next::register(registry);
+    one_shot::register(registry);
 
     state::register(registry);
     string_handle::register(registry);
