@@ -8,6 +8,7 @@ pub fn registry() -> Registry {
     graphmill_kernels_array::register(&mut registry);
     graphmill_kernels_control::register(&mut registry);
     graphmill_kernels_data::register(&mut registry);
+    graphmill_kernels_list::register(&mut registry);
     graphmill_kernels_math::register(&mut registry);
     graphmill_kernels_nn::register(&mut registry);
     graphmill_kernels_random::register(&mut registry);

@@ -3,6 +3,7 @@
 mod cancellation;
 mod denormals;
 mod device;
+mod device_spec;
 mod executor;
 mod function;
 mod intra_op;
@@ -13,9 +14,11 @@ mod step;
 pub mod testing;
 mod value;
 mod variable;
+mod variant;
 
 pub use cancellation::{CallbackId, CancellationManager};
 pub use device::Device;
+pub use device_spec::{DeviceSpec, is_job_name};
 pub use executor::{Executor, KernelCache, Port, Program};
 pub use function::{Call, Function, FunctionHandle, FunctionRuntime, outputs};
 pub use intra_op::IntraOpPool;
@@ -25,3 +28,4 @@ pub use resource::{Resource, ResourceManager, type_hash};
 pub use step::Step;
 pub use value::Value;
 pub use variable::{LegacyVariable, ResourceVariable, Variable};
+pub use variant::{Optional, Stored, TensorList, TensorMap, sum_of, sum_of_variants, zeros_of, zeros_of_variant};

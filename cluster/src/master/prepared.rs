@@ -1,6 +1,7 @@
 //! Runs that were prepared: what a session's requests come down to.
 
 use super::heavy;
+use super::placement;
 use super::session::Session;
 use crate::task::Task;
 use graphmill_graph::{Graph, Signature, lower, prune};
@@ -175,6 +176,8 @@ impl Session {
         let (session, task) = (self.clone(), task.clone());
         heavy::run(graph.len(), move || {
             let graph = lower(prune(&graph, &signature, &task.client_device())?)?;
+            // Bodies of functions come with wishes of their own.
+            placement::check(&graph, 0, session.device.name(), session.options.soft_placement)?;
             let (registry, device, executor) = (task.registry.clone(), session.device.clone(), task.executor.clone());
             let functions = FunctionRuntime::new(&graph, registry, device, executor);
             let program = Program::build_with(&graph, &functions, &session.kernels)?;

@@ -4,7 +4,10 @@
 mod assert;
 mod flow;
 mod functional;
+mod map;
+mod parameter;
 mod print;
+mod remote;
 mod sequence;
 mod stack;
 mod summarize;
@@ -18,6 +21,9 @@ pub fn register(registry: &mut Registry) {
     assert::register(registry);
     print::register(registry);
     functional::register(registry);
+    map::register(registry);
+    parameter::register(registry);
+    remote::register(registry);
     stack::register(registry);
     truth::register(registry);
 }
