@@ -215,6 +215,29 @@ impl Tensor {
         }
     }
 
+    /// Lets `fill` write the bytes of some elements in place, such as from a file. If it fails, those elements hold anything valid.
+    ///
+    /// # Errors
+    /// What `fill` returns; `INTERNAL` for a type without a fixed size, elements that do not exist, or a shared tensor.
+    pub fn fill_bytes(
+        &mut self,
+        elements: std::ops::Range<usize>,
+        fill: impl FnOnce(&mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let (dtype, size) = (self.dtype, self.dtype.size());
+        let range = elements.start.saturating_mul(size)..elements.end.saturating_mul(size);
+        let bytes = self.as_mut_bytes().and_then(|bytes| bytes.get_mut(range));
+        let bytes = bytes.ok_or_else(|| internal!("elements to fill are out of range or shared"))?;
+        if dtype != DType::Bool {
+            return fill(bytes);
+        }
+        // The memory of booleans holds 0 and 1 at all times.
+        let mut read = vec![0; bytes.len()];
+        fill(&mut read)?;
+        bytes.iter_mut().zip(read).for_each(|(target, byte)| *target = u8::from(byte != 0));
+        Ok(())
+    }
+
     /// Copies the elements `from` of `source` over those starting at `to`; both tensors have the same type. This is how kernels
     /// that only move elements serve every fixed-size type at once.
     ///
