@@ -5,15 +5,22 @@
 //! run on threads of this crate, unless the whole pipeline is known not to wait, which then runs where it is asked.
 
 mod batch;
+mod cache;
+mod checks;
 mod combine;
+mod compress;
 mod consume;
 mod context;
 mod counting;
 mod dataset;
+mod files;
 mod function;
+mod generator;
+mod group;
 mod interleave;
 mod iterator;
 mod map;
+mod matching;
 mod naming;
 mod padded;
 mod parallel;
@@ -25,6 +32,7 @@ mod random;
 mod seeds;
 mod shuffle;
 mod sources;
+mod sparse;
 mod state;
 mod tuple;
 mod window;
@@ -34,12 +42,19 @@ use graphmill_runtime::Registry;
 /// Registers the kernels of this family.
 pub fn register(registry: &mut Registry) {
     batch::register(registry);
+    cache::register(registry);
+    checks::register(registry);
     combine::register(registry);
+    compress::register(registry);
     consume::register(registry);
     counting::register(registry);
+    files::register(registry);
+    generator::register(registry);
+    group::register(registry);
     interleave::register(registry);
     iterator::register(registry);
     map::register(registry);
+    matching::register(registry);
     padded::register(registry);
     parallel_map::register(registry);
     pass::register(registry);
@@ -48,5 +63,6 @@ pub fn register(registry: &mut Registry) {
     seeds::register(registry);
     shuffle::register(registry);
     sources::register(registry);
+    sparse::register(registry);
     window::register(registry);
 }

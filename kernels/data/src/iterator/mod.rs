@@ -1,6 +1,7 @@
 //! Iterators as resources, and the ops on them.
 
 mod handle;
+mod multi_device;
 mod next;
 mod one_shot;
 
@@ -12,6 +13,7 @@ use graphmill_runtime::Registry;
 
 pub(crate) fn register(registry: &mut Registry) {
     handle::register(registry);
+    multi_device::register(registry);
     next::register(registry);
     one_shot::register(registry);
 

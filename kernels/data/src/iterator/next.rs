@@ -1,15 +1,17 @@
-//! `IteratorGetNext` and `IteratorGetNextSync`.
+//! `IteratorGetNext`, `IteratorGetNextSync`, `IteratorGetNextAsOptional`.
 
 use super::resource::{Run, input_iterator};
 use crate::dataset::{Spec, Tuple};
 use crate::pool;
-use graphmill_runtime::{AsyncContext, AsyncKernel, Construction, Outputs, Registry, Step, Value};
-use graphmill_tensor::{Result, Status, out_of_range};
+use graphmill_runtime::{AsyncContext, AsyncKernel, Construction, Optional, Outputs, Registry, Step, Value};
+use graphmill_tensor::{Result, Status, invalid_argument, out_of_range};
+use smallvec::smallvec;
 use std::sync::Arc;
 
 pub(crate) fn register(registry: &mut Registry) {
     registry.op("IteratorGetNext").async_kernel(GetNext::new);
     registry.op("IteratorGetNextSync").async_kernel(GetNext::new);
+    registry.op("IteratorGetNextAsOptional").async_kernel(|c| Ok(GetNextAsOptional(Spec::of(c)?)));
 }
 
 /// Hands out the next element. Does so at once where nothing has to be waited for, else on a thread that may wait.
@@ -38,6 +40,41 @@ impl AsyncKernel for GetNext {
         match run {
             Err(error) => ctx.complete(Err(error)),
             Ok((run, _)) => get_next(run, ctx, move |next| GetNext::outputs(&spec, next)),
+        }
+    }
+}
+
+/// Hands out the next element as a value that is missing at the end.
+struct GetNextAsOptional(Arc<Spec>);
+
+impl GetNextAsOptional {
+    fn outputs(spec: &Spec, next: Result<Option<Tuple>>) -> Result<Outputs> {
+        let next = next?;
+        let declared = spec.types.iter().zip(&spec.shapes).enumerate();
+        for ((i, (&dtype, shape)), part) in declared.zip(next.iter().flatten()) {
+            if part.dtype() != dtype {
+                return Err(invalid_argument!(
+                    "The given optional does not match the expected type for component {i}. Expected: {dtype}. Actual: {}.",
+                    part.dtype()
+                ));
+            }
+            if !shape.is_compatible_with(part.shape()) {
+                return Err(invalid_argument!(
+                    "The given optional does not match the expected shape for component {i}. Expected: {shape}. Actual: {}.",
+                    part.shape()
+                ));
+            }
+        }
+        Ok(smallvec![Value::Tensor(Optional(next).into_tensor()?)])
+    }
+}
+
+impl AsyncKernel for GetNextAsOptional {
+    fn start(&self, mut ctx: AsyncContext) {
+        let spec = self.0.clone();
+        match ctx.with_context(|ctx| input_iterator(ctx, 0)?.run()) {
+            Err(error) => ctx.complete(Err(error)),
+            Ok((run, _)) => get_next(run, ctx, move |next| GetNextAsOptional::outputs(&spec, next)),
         }
     }
 }
