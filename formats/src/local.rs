@@ -68,7 +68,7 @@ impl LocalFileSystem {
         Err(permission_denied!("{}; is outside of the directory that this server may use", path.display()))
     }
 
-    fn run<'a, T>(&self, path: &'a Path, work: impl FnOnce(&Path) -> io::Result<T>) -> Result<T> {
+    fn run<T>(&self, path: &Path, work: impl FnOnce(&Path) -> io::Result<T>) -> Result<T> {
         let real = self.resolve(path)?;
         work(&real).map_err(|error| failure(path, error))
     }

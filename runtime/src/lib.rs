@@ -1,5 +1,6 @@
 //! Running graphs: kernels and their registry, devices, resources, the executor and cancellation.
 
+mod blocking;
 mod cancellation;
 mod denormals;
 mod device;
@@ -16,6 +17,7 @@ mod value;
 mod variable;
 mod variant;
 
+pub use blocking::run_blocking;
 pub use cancellation::{CallbackId, CancellationManager};
 pub use device::Device;
 pub use device_spec::{DeviceSpec, is_job_name};

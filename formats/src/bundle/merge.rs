@@ -18,17 +18,31 @@ struct Merged {
     numbers: HashMap<PathBuf, i32>,
 }
 
-/// Makes the checkpoint `destination` of others: one index, and their data files under new names. The old indices go.
+/// Makes the checkpoint `destination` of others: one index, and their data files under new names. The old indices go. With
+/// `allow_missing`, those that are not there are left out.
 ///
 /// # Errors
 /// `NOT_FOUND` if one is missing, `INVALID_ARGUMENT` if two hold the same tensor or differ in format.
-pub fn merge_bundles(files: &dyn FileSystem, prefixes: &[&Path], destination: &Path) -> Result<()> {
+pub fn merge_bundles(
+    files: &dyn FileSystem,
+    prefixes: &[&Path],
+    destination: &Path,
+    allow_missing: bool,
+) -> Result<()> {
     if let Some(directory) = destination.parent() {
         files.create_directories(directory)?;
     }
     let mut merged = Merged::default();
-    for prefix in prefixes {
+    let mut found = Vec::new();
+    for &prefix in prefixes {
+        if allow_missing && files.is_directory(&index_file_name(prefix)).is_none() {
+            continue;
+        }
         merged.add(files, prefix)?;
+        found.push(prefix);
+    }
+    if found.is_empty() && !prefixes.is_empty() {
+        return Err(invalid_argument!("At least one prefix checkpoint file must exist, but none existed."));
     }
     let shards = i32::try_from(merged.data.len()).map_err(|_| invalid_argument!("too many data files to merge"))?;
     for (number, path) in merged.data.iter().enumerate() {
@@ -37,7 +51,7 @@ pub fn merge_bundles(files: &dyn FileSystem, prefixes: &[&Path], destination: &P
     let mut header = merged.header.unwrap_or_default();
     header.num_shards = shards;
     write_index(files, destination, &header, &merged.entries)?;
-    for prefix in prefixes {
+    for prefix in found {
         let index = index_file_name(prefix);
         if index != index_file_name(destination) {
             // What is left over does no harm.

@@ -140,7 +140,7 @@ mod tests {
         }
         let merged = directory.path().join("model");
         let prefixes: Vec<&Path> = prefixes.iter().map(PathBuf::as_path).collect();
-        merge_bundles(&*files(), &prefixes, &merged).unwrap();
+        merge_bundles(&*files(), &prefixes, &merged, false).unwrap();
         assert_eq!(std::fs::read_dir(directory.path().join("temp")).unwrap().count(), 0);
         let mut reader = BundleReader::open(files(), &merged).unwrap();
         assert_eq!(reader.tensor(b"v").unwrap().as_bytes(), full.as_bytes());
