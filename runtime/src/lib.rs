@@ -6,11 +6,8 @@ mod denormals;
 mod device;
 mod device_spec;
 mod executor;
-<<<<<<< HEAD
 mod function;
-=======
 mod hash;
->>>>>>> dataflow
 mod intra_op;
 mod kernel;
 mod owned;
@@ -28,11 +25,8 @@ pub use cancellation::{CallbackId, CancellationManager};
 pub use device::Device;
 pub use device_spec::{DeviceSpec, is_job_name};
 pub use executor::{Executor, KernelCache, Port, Program};
-<<<<<<< HEAD
 pub use function::{Call, Function, FunctionHandle, FunctionRuntime, outputs};
-=======
 pub use hash::{hash64, hash64_combine};
->>>>>>> dataflow
 pub use intra_op::IntraOpPool;
 pub use kernel::{AnyKernel, AsyncContext, AsyncKernel, Construction, Context, Kernel, NodeInfo, Outputs};
 pub use owned::{OwnedResource, unique_number};

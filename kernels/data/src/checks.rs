@@ -92,7 +92,10 @@ impl DatasetIterator for AssertCardinalityIterator {
         let next = self.input.next()?;
         let (expected, count) = (elements(self.cardinality), self.count);
         let wrong = |found: &str, n| {
-            failed_precondition!("Input dataset was expected to contain {expected} but contained {found} {}.", elements(n))
+            failed_precondition!(
+                "Input dataset was expected to contain {expected} but contained {found} {}.",
+                elements(n)
+            )
         };
         match next {
             Some(_) => {

@@ -1,8 +1,9 @@
 //! `CompressElement` and `UncompressElement`: an element as one compressed variant.
 
-
 use graphmill_runtime::{Context, Kernel, Registry};
-use graphmill_tensor::{Bytes, DType, Result, Shape, Tensor, Variant, data_loss, failed_precondition, internal, invalid_argument};
+use graphmill_tensor::{
+    Bytes, DType, Result, Shape, Tensor, Variant, data_loss, failed_precondition, internal, invalid_argument,
+};
 use graphmill_wire::tensorflow::TensorProto;
 use prost::Message;
 
@@ -27,8 +28,9 @@ impl Kernel for Compress {
             };
             encoded.encode_length_delimited(&mut plain).map_err(|e| internal!("cannot encode a tensor: {e}"))?;
         }
-        let compressed =
-            snap::raw::Encoder::new().compress_vec(&plain).map_err(|e| internal!("Failed to compress using snappy: {e}"))?;
+        let compressed = snap::raw::Encoder::new()
+            .compress_vec(&plain)
+            .map_err(|e| internal!("Failed to compress using snappy: {e}"))?;
         let variant = Variant {
             type_name: TYPE_NAME.to_owned(),
             metadata: Bytes::from(compressed),
@@ -54,7 +56,8 @@ impl Kernel for Uncompress {
         let mut components = Vec::new();
         while !plain.is_empty() {
             let proto = TensorProto::decode_length_delimited(&mut plain);
-            components.push(Tensor::from_proto(&proto.map_err(|e| data_loss!("A compressed element is broken: {e}"))?)?);
+            components
+                .push(Tensor::from_proto(&proto.map_err(|e| data_loss!("A compressed element is broken: {e}"))?)?);
         }
         if components.len() != ctx.num_outputs() {
             return Err(failed_precondition!(

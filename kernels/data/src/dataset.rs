@@ -228,12 +228,13 @@ pub(crate) fn inputs(ctx: &Context<'_>, range: std::ops::Range<usize>) -> Result
 pub(crate) fn dataset_ops<B, D>(
     registry: &mut Registry,
     ops: &[&'static str],
-    new: impl Fn(&Construction<'_>) -> Result<B> + Copy + Send + Sync + 'static,
+    new: impl Fn(&Construction<'_>) -> Result<B> + Clone + Send + Sync + 'static,
 ) where
     B: Fn(&Context<'_>) -> Result<D> + Send + Sync + 'static,
     D: Dataset + 'static,
 {
     for op in ops {
+        let new = new.clone();
         registry.op(op).kernel(move |c| Ok(Maker(new(c)?)));
     }
 }

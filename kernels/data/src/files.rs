@@ -3,9 +3,7 @@
 use crate::context::IteratorContext;
 use crate::dataset::{Dataset, DatasetIterator, Spec, Tuple, dataset_ops, scalar, scalar_string};
 use crate::state::{Reader, Writer};
-use graphmill_formats::{
-    Compression, FileSystem, FixedLength, FixedLengthReader, LineReader, LocalFileSystem, RecordReader,
-};
+use graphmill_formats::{Compression, FileSystem, FixedLength, FixedLengthReader, LineReader, RecordReader};
 use graphmill_graph::PartialShape;
 use graphmill_runtime::{Context, Registry};
 use graphmill_tensor::{Bytes, DType, Result, Shape, Tensor, invalid_argument};
@@ -13,34 +11,36 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(crate) fn register(registry: &mut Registry) {
-    dataset_ops(registry, &["TextLineDataset"], |_| {
-        Ok(|ctx: &Context<'_>| {
-            let compression = compression(ctx, 1)?;
-            let buffer = buffer_size(ctx, 2)?;
-            Files::new(ctx, Format::Lines { compression, buffer }, None)
+/// The files that a family may read and write.
+pub(crate) type SharedFiles = Arc<dyn FileSystem>;
+
+pub(crate) fn register(registry: &mut Registry, files: &SharedFiles) {
+    let kept = files.clone();
+    dataset_ops(registry, &["TextLineDataset"], move |_| {
+        let kept = kept.clone();
+        Ok(move |ctx: &Context<'_>| {
+            let (compression, buffer) = (compression(ctx, 1)?, buffer_size(ctx, 2)?);
+            Files::new(ctx, &kept, Format::Lines { compression, buffer }, Vec::new())
         })
     });
-    dataset_ops(registry, &["TFRecordDataset"], |_| {
-        Ok(|ctx: &Context<'_>| {
-            let compression = compression(ctx, 1)?;
-            let buffer = buffer_size(ctx, 2)?;
-            Files::new(ctx, Format::Records { compression, buffer }, None)
-        })
-    });
-    dataset_ops(registry, &["TFRecordDatasetV2"], |_| {
-        Ok(|ctx: &Context<'_>| {
-            let compression = compression(ctx, 1)?;
-            let buffer = buffer_size(ctx, 2)?;
-            let offsets = ctx.input(3)?.to_i64_vec()?;
-            Files::new(ctx, Format::Records { compression, buffer }, Some(offsets))
-        })
-    });
-    for (op, compressed) in [("FixedLengthRecordDataset", false), ("FixedLengthRecordDatasetV2", true)] {
+    for (op, has_offsets) in [("TFRecordDataset", false), ("TFRecordDatasetV2", true)] {
+        let kept = files.clone();
         dataset_ops(registry, &[op], move |_| {
+            let kept = kept.clone();
+            Ok(move |ctx: &Context<'_>| {
+                let (compression, buffer) = (compression(ctx, 1)?, buffer_size(ctx, 2)?);
+                let offsets = if has_offsets { ctx.input(3)?.to_i64_vec()? } else { Vec::new() };
+                Files::new(ctx, &kept, Format::Records { compression, buffer }, offsets)
+            })
+        });
+    }
+    for (op, compressed) in [("FixedLengthRecordDataset", false), ("FixedLengthRecordDatasetV2", true)] {
+        let kept = files.clone();
+        dataset_ops(registry, &[op], move |_| {
+            let kept = kept.clone();
             Ok(move |ctx: &Context<'_>| {
                 let compression = if compressed { compression(ctx, 5)? } else { Compression::None };
-                Files::new(ctx, fixed_length(ctx, compression)?, None)
+                Files::new(ctx, &kept, fixed_length(ctx, compression)?, Vec::new())
             })
         });
     }
@@ -134,21 +134,22 @@ impl Format {
 /// The records of files, one file after the other.
 struct Files {
     spec: Arc<Spec>,
+    files: SharedFiles,
     names: Arc<Vec<Bytes>>,
-    /// Where in each file to begin.
-    offsets: Option<Arc<Vec<i64>>>,
+    /// Where in each file to begin, if not at its start.
+    offsets: Arc<Vec<i64>>,
     format: Format,
 }
 
 impl Files {
-    fn new(ctx: &Context<'_>, format: Format, offsets: Option<Vec<i64>>) -> Result<Files> {
+    fn new(ctx: &Context<'_>, files: &SharedFiles, format: Format, offsets: Vec<i64>) -> Result<Files> {
         let names = file_names(ctx.input(0)?)?;
-        if offsets.as_ref().is_some_and(|offsets| !offsets.is_empty() && offsets.len() != names.len()) {
+        if !offsets.is_empty() && offsets.len() != names.len() {
             return Err(invalid_argument!("`byte_offsets` must have the same number of elements as `filenames`"));
         }
-        let offsets = offsets.filter(|offsets| !offsets.is_empty()).map(Arc::new);
         let spec = Spec { types: vec![DType::String], shapes: vec![PartialShape::new(&[])?] };
-        Ok(Files { spec: Arc::new(spec), names: Arc::new(names), offsets, format })
+        let (names, offsets) = (Arc::new(names), Arc::new(offsets));
+        Ok(Files { spec: Arc::new(spec), files: files.clone(), names, offsets, format })
     }
 }
 
@@ -163,6 +164,7 @@ impl Dataset for Files {
 
     fn make(&self, _: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
         Ok(Box::new(FilesIterator {
+            files: self.files.clone(),
             names: self.names.clone(),
             offsets: self.offsets.clone(),
             format: self.format,
@@ -197,8 +199,9 @@ impl Open {
 }
 
 struct FilesIterator {
+    files: SharedFiles,
     names: Arc<Vec<Bytes>>,
-    offsets: Option<Arc<Vec<i64>>>,
+    offsets: Arc<Vec<i64>>,
     format: Format,
     file: usize,
     open: Option<Open>,
@@ -208,22 +211,26 @@ struct FilesIterator {
 
 impl FilesIterator {
     fn open(&self, name: &Bytes) -> Result<Open> {
-        let (files, file) = (LocalFileSystem::new(), path(name));
+        let (files, file) = (&*self.files, path(name));
         match self.format {
-            Format::Lines { compression, buffer } => Ok(Open::Lines(LineReader::new(compression.open(&files, &file, buffer)?))),
+            Format::Lines { compression, buffer } => {
+                Ok(Open::Lines(LineReader::new(compression.open(files, &file, buffer)?)))
+            }
             Format::Records { compression, buffer } => {
-                let mut reader = RecordReader::new(compression.open(&files, &file, buffer)?);
-                if let Some(&offset) = self.offsets.as_ref().and_then(|offsets| offsets.get(self.file)) {
-                    reader.skip_to(u64::try_from(offset).map_err(|_| invalid_argument!("`byte_offsets` must be >= 0"))?)?;
+                let mut reader = RecordReader::new(compression.open(files, &file, buffer)?);
+                if let Some(&offset) = self.offsets.get(self.file) {
+                    reader.skip_to(
+                        u64::try_from(offset).map_err(|_| invalid_argument!("`byte_offsets` must be >= 0"))?,
+                    )?;
                 }
                 Ok(Open::Records(reader))
             }
             Format::FixedLength { header, record, footer, compression, buffer } => {
                 let layout = FixedLength::new(header, record, footer, 0)?;
                 if compression == Compression::None {
-                    check_length(&files, &file, &layout)?;
+                    check_length(files, &file, &layout)?;
                 }
-                Ok(Open::FixedLength(FixedLengthReader::new(compression.open(&files, &file, buffer)?, layout)?))
+                Ok(Open::FixedLength(FixedLengthReader::new(compression.open(files, &file, buffer)?, layout)?))
             }
         }
     }

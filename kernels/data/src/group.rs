@@ -33,7 +33,8 @@ pub(crate) fn register(registry: &mut Registry) {
     });
     dataset_ops(registry, &["GroupByReducerDataset", "ExperimentalGroupByReducerDataset"], |c| {
         let spec = Spec::of(c)?;
-        let function = |name: &str| FunctionAttr::new(c, &format!("{name}_func"), &format!("{name}_func_other_arguments"));
+        let function =
+            |name: &str| FunctionAttr::new(c, &format!("{name}_func"), &format!("{name}_func_other_arguments"));
         let [key, init, reduce, finalize] =
             [function("key")?, function("init")?, function("reduce")?, function("finalize")?];
         Ok(move |ctx: &Context<'_>| {

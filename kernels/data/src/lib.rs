@@ -37,24 +37,26 @@ mod state;
 mod tuple;
 mod window;
 
+use graphmill_formats::FileSystem;
 use graphmill_runtime::Registry;
+use std::sync::Arc;
 
-/// Registers the kernels of this family.
-pub fn register(registry: &mut Registry) {
+/// Registers the kernels of this family, with the files that they may read and write.
+pub fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
     batch::register(registry);
-    cache::register(registry);
+    cache::register(registry, files);
     checks::register(registry);
     combine::register(registry);
     compress::register(registry);
     consume::register(registry);
     counting::register(registry);
-    files::register(registry);
+    files::register(registry, files);
     generator::register(registry);
     group::register(registry);
     interleave::register(registry);
     iterator::register(registry);
     map::register(registry);
-    matching::register(registry);
+    matching::register(registry, files);
     padded::register(registry);
     parallel_map::register(registry);
     pass::register(registry);

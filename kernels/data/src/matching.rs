@@ -2,30 +2,33 @@
 
 use crate::context::IteratorContext;
 use crate::dataset::{Dataset, DatasetIterator, Spec, Tuple, dataset_ops};
-use crate::files::path;
+use crate::files::{SharedFiles, path};
 use crate::state::{Reader, Writer};
-use graphmill_formats::{FileSystem, LocalFileSystem};
 use graphmill_graph::PartialShape;
 use graphmill_runtime::{Context, Registry};
 use graphmill_tensor::{Bytes, DType, Result, Shape, Tensor, invalid_argument, not_found};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-pub(crate) fn register(registry: &mut Registry) {
-    dataset_ops(registry, &["MatchingFilesDataset", "ExperimentalMatchingFilesDataset"], |_| {
-        Ok(|ctx: &Context<'_>| {
+pub(crate) fn register(registry: &mut Registry, files: &SharedFiles) {
+    let kept = files.clone();
+    dataset_ops(registry, &["MatchingFilesDataset", "ExperimentalMatchingFilesDataset"], move |_| {
+        let files = kept.clone();
+        Ok(move |ctx: &Context<'_>| {
             let patterns = ctx.input(0)?;
             if patterns.shape().rank() > 1 {
                 return Err(invalid_argument!("`patterns` must be a scalar or a vector."));
             }
             let spec = Spec { types: vec![DType::String], shapes: vec![PartialShape::new(&[])?] };
-            Ok(MatchingFiles { spec: Arc::new(spec), patterns: Arc::new(patterns.strings()?.to_vec()) })
+            let files = files.clone();
+            Ok(MatchingFiles { spec: Arc::new(spec), files, patterns: Arc::new(patterns.strings()?.to_vec()) })
         })
     });
 }
 
 struct MatchingFiles {
     spec: Arc<Spec>,
+    files: SharedFiles,
     patterns: Arc<Vec<Bytes>>,
 }
 
@@ -40,6 +43,7 @@ impl Dataset for MatchingFiles {
 
     fn make(&self, _: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
         Ok(Box::new(MatchingFilesIterator {
+            files: self.files.clone(),
             patterns: self.patterns.clone(),
             next: 0,
             found: VecDeque::new(),
@@ -49,6 +53,7 @@ impl Dataset for MatchingFiles {
 }
 
 struct MatchingFilesIterator {
+    files: SharedFiles,
     patterns: Arc<Vec<Bytes>>,
     /// The first pattern that has not been looked for.
     next: usize,
@@ -65,7 +70,7 @@ impl DatasetIterator for MatchingFilesIterator {
             }
             let Some(pattern) = self.patterns.get(self.next) else { break };
             self.next += 1;
-            let files = LocalFileSystem::new();
+            let files = &self.files;
             let matching = files.matching(&path(pattern))?;
             self.found.extend(matching.into_iter().filter(|name| files.is_directory(&path(name)) == Some(false)));
         }

@@ -2,11 +2,9 @@
 
 use crate::context::IteratorContext;
 use crate::dataset::{Dataset, DatasetIterator, Spec, Tuple};
-use crate::files::{path, read_all, write_all};
+use crate::files::{SharedFiles, path, read_all, write_all};
 use crate::state::{Reader, Writer};
-use graphmill_formats::{
-    BundleReader, BundleWriter, FileSystem, LocalFileSystem, data_file_name, index_file_name, merge_bundles,
-};
+use graphmill_formats::{BundleReader, BundleWriter, FileSystem, data_file_name, index_file_name, merge_bundles};
 use graphmill_tensor::{Result, already_exists, internal, invalid_argument};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,13 +15,14 @@ const MAX_ITEMS: usize = 10_000_000;
 
 /// The elements of the input, read once and then from files.
 pub(crate) struct FileCache {
+    files: SharedFiles,
     input: Arc<dyn Dataset>,
     prefix: Arc<PathBuf>,
 }
 
 impl FileCache {
-    pub fn new(input: Arc<dyn Dataset>, filename: &[u8]) -> FileCache {
-        FileCache { input, prefix: Arc::new(path(filename)) }
+    pub fn new(files: SharedFiles, input: Arc<dyn Dataset>, filename: &[u8]) -> FileCache {
+        FileCache { files, input, prefix: Arc::new(path(filename)) }
     }
 }
 
@@ -42,13 +41,14 @@ impl Dataset for FileCache {
 
     fn make(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
         let (ctx, input, prefix) = (ctx.clone(), self.input.clone(), self.prefix.clone());
-        let mode = Mode::new(&ctx, &input, &prefix)?;
-        Ok(Box::new(FileIterator { ctx, input, prefix, mode }))
+        let mode = Mode::new(&ctx, &self.files, &input, &prefix)?;
+        Ok(Box::new(FileIterator { ctx, files: self.files.clone(), input, prefix, mode }))
     }
 }
 
 struct FileIterator {
     ctx: IteratorContext,
+    files: SharedFiles,
     input: Arc<dyn Dataset>,
     prefix: Arc<PathBuf>,
     mode: Mode,
@@ -72,8 +72,8 @@ fn extended(prefix: &Path, more: &str) -> PathBuf {
 }
 
 impl Mode {
-    fn new(ctx: &IteratorContext, input: &Arc<dyn Dataset>, prefix: &Path) -> Result<Mode> {
-        let files: Arc<dyn FileSystem> = Arc::new(LocalFileSystem::new());
+    fn new(ctx: &IteratorContext, files: &SharedFiles, input: &Arc<dyn Dataset>, prefix: &Path) -> Result<Mode> {
+        let files = files.clone();
         let names = Names::new(input.spec().types.len());
         if exists(&*files, &index_file_name(prefix)) {
             let reader = BundleReader::open(files, prefix)?;
@@ -129,7 +129,7 @@ impl CacheReader {
 
 /// Writes elements to checkpoints, a new one after each save of its position, and puts those together at the end.
 struct CacheWriter {
-    files: Arc<dyn FileSystem>,
+    files: SharedFiles,
     prefix: PathBuf,
     names: Names,
     /// Gone once everything is written.
@@ -219,7 +219,7 @@ impl CacheWriter {
         }
         let prefixes: Vec<PathBuf> = (0..=self.shard).map(|shard| self.shard_prefix(shard)).collect();
         let prefixes: Vec<&Path> = prefixes.iter().map(PathBuf::as_path).collect();
-        merge_bundles(&*self.files, &prefixes, &self.prefix)?;
+        merge_bundles(&*self.files, &prefixes, &self.prefix, false)?;
         (0..=self.shard).try_for_each(|shard| self.files.remove_file(&self.lock_file(shard)))
     }
 
@@ -281,7 +281,7 @@ impl DatasetIterator for FileIterator {
         let next = reader.size()?;
         let unfinished = wrote && reader.bool()?;
         if !unfinished && let Mode::Write(_) = self.mode {
-            self.mode = Mode::new(&self.ctx, &self.input, &self.prefix)?;
+            self.mode = Mode::new(&self.ctx, &self.files, &self.input, &self.prefix)?;
         }
         match &mut self.mode {
             // Somebody may have completed the files since.

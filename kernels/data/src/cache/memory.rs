@@ -182,10 +182,11 @@ impl DatasetIterator for MemoryIterator {
         };
         writer.size(made.len());
         made.iter().for_each(|element| writer.tuple(element));
+        // Once everything is made, who made it has given it all out.
+        let all = made.len();
         match &mut self.mode {
             Mode::Read { next, .. } => writer.size(*next),
-            // Once everything is made this iterator has given it all out.
-            Mode::Write { .. } if completed.is_some() => writer.size(made.len()),
+            Mode::Write { .. } if completed.is_some() => writer.size(all),
             Mode::Write { input, .. } => input.save(writer)?,
         }
         Ok(())

@@ -4,14 +4,19 @@ mod file;
 mod memory;
 
 use crate::dataset::{Dataset, dataset_ops, input_dataset, scalar_string};
+use crate::files::SharedFiles;
 use graphmill_runtime::{Context, Registry};
 use graphmill_tensor::Result;
 use std::sync::Arc;
 
-pub(crate) fn register(registry: &mut Registry) {
+pub(crate) fn register(registry: &mut Registry, files: &SharedFiles) {
     memory::register(registry);
     for (op, cache_input) in [("CacheDataset", None), ("CacheDatasetV2", Some(2))] {
-        dataset_ops(registry, &[op], move |_| Ok(move |ctx: &Context<'_>| Cache::new(ctx, cache_input)));
+        let kept = files.clone();
+        dataset_ops(registry, &[op], move |_| {
+            let files = kept.clone();
+            Ok(move |ctx: &Context<'_>| Cache::new(ctx, &files, cache_input))
+        });
     }
 }
 
@@ -19,11 +24,11 @@ pub(crate) fn register(registry: &mut Registry) {
 struct Cache(Arc<dyn Dataset>);
 
 impl Cache {
-    fn new(ctx: &Context<'_>, cache_input: Option<usize>) -> Result<Cache> {
+    fn new(ctx: &Context<'_>, files: &SharedFiles, cache_input: Option<usize>) -> Result<Cache> {
         let input = input_dataset(ctx, 0)?;
         let filename = scalar_string(ctx, 1, "filename")?;
         if !filename.is_empty() {
-            return Ok(Cache(Arc::new(file::FileCache::new(input, &filename))));
+            return Ok(Cache(Arc::new(file::FileCache::new(files.clone(), input, &filename))));
         }
         let shared = match cache_input {
             Some(i) => memory::input_cache(ctx, i)?,

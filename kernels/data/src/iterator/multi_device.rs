@@ -6,9 +6,7 @@ use crate::context::{IteratorContext, stopped};
 use crate::dataset::{DatasetIterator, Spec, Tuple, input_dataset, scalar};
 use crate::naming::{Anonymous, Place};
 use crate::pool;
-use graphmill_runtime::{
-    AsyncContext, AsyncKernel, Construction, Context, Kernel, Outputs, Registry, Resource, Value,
-};
+use graphmill_runtime::{AsyncContext, AsyncKernel, Construction, Context, Kernel, Outputs, Registry, Resource, Value};
 use graphmill_tensor::{ResourceHandle, Result, Shape, Tensor, cancelled, failed_precondition, invalid_argument};
 use parking_lot::{Condvar, Mutex};
 use smallvec::smallvec;
@@ -296,7 +294,8 @@ struct FromString(Spec);
 
 impl FromString {
     fn new(c: &Construction<'_>) -> Result<FromString> {
-        let spec = Spec { types: c.attrs().dtype_list("output_types")?, shapes: c.attrs().shape_list("output_shapes")? };
+        let spec =
+            Spec { types: c.attrs().dtype_list("output_types")?, shapes: c.attrs().shape_list("output_shapes")? };
         if !spec.types.is_empty() && !spec.shapes.is_empty() && spec.types.len() != spec.shapes.len() {
             return Err(invalid_argument!(
                 "If both 'output_types' and 'output_shapes' are set, they must have the same length."

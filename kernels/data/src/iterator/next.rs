@@ -3,7 +3,7 @@
 use super::resource::{Run, input_iterator};
 use crate::dataset::{Spec, Tuple};
 use crate::pool;
-use graphmill_runtime::{AsyncContext, AsyncKernel, Construction, Optional, Outputs, Registry, Step, Value};
+use graphmill_runtime::{AsyncContext, AsyncKernel, Construction, Optional, Outputs, Registry, Step, Stored, Value};
 use graphmill_tensor::{Result, Status, invalid_argument, out_of_range};
 use smallvec::smallvec;
 use std::sync::Arc;
