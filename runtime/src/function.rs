@@ -188,6 +188,11 @@ impl Function {
         }
     }
 
+    /// Whether a call may wait for anything but the processor.
+    pub fn may_wait(&self) -> bool {
+        self.instance.program.may_wait()
+    }
+
     /// Runs a job on one of the threads on which functions run.
     pub fn spawn(&self, job: impl FnOnce() + Send + 'static) {
         self.runtime.executor.spawn(job);

@@ -447,6 +447,11 @@ impl AsyncContext {
         inputs.iter_mut().map(tensor).collect()
     }
 
+    /// The device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
     /// Runs `body` with the synchronous view of the same node, for checks and for reading inputs.
     ///
     /// # Errors
