@@ -16,6 +16,7 @@ mod registry;
 mod resource;
 mod step;
 pub mod testing;
+mod trace;
 mod value;
 mod variable;
 mod variant;
@@ -34,6 +35,7 @@ pub use queue::{Queue, QueueDone, QueueOrder, QueueSpec, Tuple, dtype_list, shap
 pub use registry::{Entry, Registration, Registry};
 pub use resource::{Resource, ResourceManager, type_hash};
 pub use step::Step;
+pub use trace::{NodeTrace, Trace};
 pub use value::Value;
 pub use variable::{LegacyVariable, ResourceVariable, Variable};
 pub use variant::{Optional, Stored, TensorList, TensorMap, sum_of, sum_of_variants, zeros_of, zeros_of_variant};

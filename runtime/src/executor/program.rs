@@ -173,6 +173,11 @@ impl Program {
         builder.build()
     }
 
+    /// The device that it runs on.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
     /// Where tensors enter.
     pub fn feeds(&self) -> &[Port] {
         &self.feeds
