@@ -6,7 +6,9 @@ use crate::context::{IteratorContext, stopped};
 use crate::dataset::{DatasetIterator, Spec, Tuple, input_dataset, scalar};
 use crate::naming::Anonymous;
 use crate::pool;
-use graphmill_runtime::{AsyncContext, AsyncKernel, Construction, Context, Kernel, Outputs, OwnedResource, Registry, Resource, Value};
+use graphmill_runtime::{
+    AsyncContext, AsyncKernel, Construction, Context, Kernel, Outputs, OwnedResource, Registry, Resource, Value,
+};
 use graphmill_tensor::{ResourceHandle, Result, Shape, Tensor, cancelled, failed_precondition, invalid_argument};
 use parking_lot::{Condvar, Mutex};
 use smallvec::smallvec;
@@ -43,7 +45,8 @@ impl Resource for MultiDeviceIterator {
 }
 
 impl MultiDeviceIterator {
-    fn new(c: &Construction<'_>) -> Result<(Arc<Spec>, usize)> {
+    /// What its elements look like, and how many devices share them.
+    fn attributes(c: &Construction<'_>) -> Result<(Arc<Spec>, usize)> {
         Ok((Spec::of(c)?, c.attrs().string_list("devices")?.len().max(1)))
     }
 
@@ -153,7 +156,7 @@ struct Named {
 
 impl Named {
     fn new(c: &Construction<'_>) -> Result<Named> {
-        let (spec, shards) = MultiDeviceIterator::new(c)?;
+        let (spec, shards) = MultiDeviceIterator::attributes(c)?;
         Ok(Named { resource: OwnedResource::new(c, false)?, spec, shards })
     }
 }
@@ -173,7 +176,7 @@ struct AnonymousKind {
 
 impl AnonymousKind {
     fn new(c: &Construction<'_>) -> Result<AnonymousKind> {
-        let (spec, shards) = MultiDeviceIterator::new(c)?;
+        let (spec, shards) = MultiDeviceIterator::attributes(c)?;
         Ok(AnonymousKind { spec, shards })
     }
 }

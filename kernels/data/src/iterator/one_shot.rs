@@ -50,7 +50,7 @@ impl AsyncKernel for OneShot {
     fn start(&self, ctx: AsyncContext) {
         let mut progress = self.shared.progress.lock();
         match &mut *progress {
-            Progress::Making(waiting) => return waiting.push(ctx),
+            Progress::Making(waiting) => waiting.push(ctx),
             Progress::New => {
                 *progress = Progress::Making(Vec::new());
                 drop(progress);

@@ -5,6 +5,7 @@ mod parse;
 
 use crate::context::IteratorContext;
 use crate::dataset::{Dataset, DatasetIterator, Spec, Tuple, dataset_ops, input_dataset, inputs, scalar};
+use crate::function::declared_order;
 use crate::parallel::Parallel;
 use crate::parallel_map::workers;
 use graphmill_graph::PartialShape;
@@ -22,6 +23,7 @@ pub(crate) fn register(registry: &mut Registry) {
 }
 
 struct Attributes {
+    order: Option<bool>,
     spec: Arc<Spec>,
     defaults: std::ops::Range<usize>,
     dense: Vec<(Vec<u8>, DType, PartialShape)>,
@@ -82,7 +84,13 @@ impl Attributes {
             others.push(Feature { key, dtype: check_type(dtype)?, kind: Kind::Ragged { splits } });
         }
         let dense = dense_keys.into_iter().zip(dense_types).zip(dense_shapes).map(|((k, t), s)| (k, t, s)).collect();
-        Ok(Attributes { spec: Spec::of(c)?, defaults: c.input_range("dense_defaults")?, dense, others })
+        Ok(Attributes {
+            order: declared_order(c)?,
+            spec: Spec::of(c)?,
+            defaults: c.input_range("dense_defaults")?,
+            dense,
+            others,
+        })
     }
 
     /// The features in the order of their keys, which is that of the components of elements.
@@ -130,6 +138,7 @@ struct ParseExample {
     input: Arc<dyn Dataset>,
     features: Arc<Vec<Feature>>,
     workers: usize,
+    order: Option<bool>,
 }
 
 impl ParseExample {
@@ -140,7 +149,7 @@ impl ParseExample {
         }
         let workers = workers(ctx, scalar(ctx, 1, "num_parallel_calls")?)?;
         let features = Arc::new(attrs.features(inputs(ctx, attrs.defaults.clone())?)?);
-        Ok(ParseExample { spec: attrs.spec.clone(), input, features, workers })
+        Ok(ParseExample { spec: attrs.spec.clone(), input, features, workers, order: attrs.order })
     }
 }
 
@@ -170,6 +179,13 @@ impl Dataset for ParseExample {
             spec.verify_element(&parsed)?;
             Ok(Some(parsed))
         };
-        Ok(Box::new(Parallel::new("ParseExample", own, input, self.workers, Box::new(work))))
+        Ok(Box::new(Parallel::new(
+            "ParseExample",
+            own,
+            input,
+            self.workers,
+            ctx.is_ordered(self.order),
+            Box::new(work),
+        )))
     }
 }
