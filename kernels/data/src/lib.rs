@@ -12,6 +12,7 @@ mod compress;
 mod consume;
 mod context;
 mod counting;
+mod csv;
 mod dataset;
 mod files;
 mod function;
@@ -25,6 +26,7 @@ mod naming;
 mod padded;
 mod parallel;
 mod parallel_map;
+mod parse_example;
 mod pass;
 mod pool;
 mod prefetch;
@@ -36,6 +38,7 @@ mod sparse;
 mod state;
 mod tuple;
 mod window;
+mod write;
 
 use graphmill_formats::FileSystem;
 use graphmill_runtime::Registry;
@@ -50,6 +53,7 @@ pub fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
     compress::register(registry);
     consume::register(registry);
     counting::register(registry);
+    csv::register(registry, files);
     files::register(registry, files);
     generator::register(registry);
     group::register(registry);
@@ -59,6 +63,7 @@ pub fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
     matching::register(registry, files);
     padded::register(registry);
     parallel_map::register(registry);
+    parse_example::register(registry);
     pass::register(registry);
     prefetch::register(registry);
     random::register(registry);
@@ -67,4 +72,5 @@ pub fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
     sources::register(registry);
     sparse::register(registry);
     window::register(registry);
+    write::register(registry, files);
 }

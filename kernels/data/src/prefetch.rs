@@ -55,7 +55,34 @@ impl Dataset for Prefetch {
         // The maker may be inside a function when nobody wants its elements any more.
         let own = ctx.child();
         let input = self.input.iterator(&own)?;
-        Ok(Box::new(Ahead::new(own, input, self.size)))
+        Ok(Box::new(Ahead::new(own, input, self.size, None)))
+    }
+}
+
+/// Tells who waits for any of several iterators that one of them has something new.
+#[derive(Default)]
+pub(crate) struct Bell {
+    rung: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Bell {
+    fn ring(&self) {
+        *self.rung.lock() += 1;
+        self.changed.notify_all();
+    }
+
+    /// How often it has rung.
+    pub fn count(&self) -> u64 {
+        *self.rung.lock()
+    }
+
+    /// Waits until it has rung more often than `count` times.
+    pub fn wait(&self, count: u64) {
+        let mut rung = self.rung.lock();
+        while *rung <= count {
+            self.changed.wait(&mut rung);
+        }
     }
 }
 
@@ -68,6 +95,7 @@ pub(crate) struct Ahead {
 
 struct Shared {
     size: usize,
+    bell: Option<Arc<Bell>>,
     input: Mutex<Box<dyn DatasetIterator>>,
     state: Mutex<State>,
     changed: Condvar,
@@ -87,9 +115,9 @@ struct State {
 
 impl Ahead {
     /// Of an input that lives in a context of its own.
-    pub fn new(ctx: IteratorContext, input: Box<dyn DatasetIterator>, size: usize) -> Ahead {
+    pub fn new(ctx: IteratorContext, input: Box<dyn DatasetIterator>, size: usize, bell: Option<Arc<Bell>>) -> Ahead {
         let shared =
-            Arc::new(Shared { size, input: Mutex::new(input), state: Mutex::default(), changed: Condvar::new() });
+            Arc::new(Shared { size, bell, input: Mutex::new(input), state: Mutex::default(), changed: Condvar::new() });
         let weak = Arc::downgrade(&shared);
         let callback = ctx.cancellation().register(move || {
             if let Some(shared) = weak.upgrade() {
@@ -124,6 +152,13 @@ impl Shared {
     fn cancel(&self) {
         self.state.lock().cancelled = true;
         self.changed.notify_all();
+        self.ring();
+    }
+
+    fn ring(&self) {
+        if let Some(bell) = &self.bell {
+            bell.ring();
+        }
     }
 
     /// Makes elements until the buffer is full.
@@ -149,6 +184,8 @@ impl Shared {
             if state.waiting {
                 self.changed.notify_one();
             }
+            drop(state);
+            self.ring();
         }
     }
 }
@@ -167,6 +204,8 @@ impl Drop for Making<'_> {
             state.ended = true;
             state.made.push_back(Err(internal!("making an element of a dataset failed")));
             self.shared.changed.notify_all();
+            drop(state);
+            self.shared.ring();
         }
     }
 }

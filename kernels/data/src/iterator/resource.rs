@@ -3,9 +3,8 @@
 use crate::context::IteratorContext;
 use crate::dataset::{Dataset, DatasetIterator, Spec, Tuple};
 use crate::state::{Reader, Writer};
-use graphmill_graph::PartialShape;
 use graphmill_runtime::{Context, Device, Resource};
-use graphmill_tensor::{DType, ResourceHandle, Result, Variant, failed_precondition, invalid_argument};
+use graphmill_tensor::{ResourceHandle, Result, Variant, failed_precondition, invalid_argument};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 
@@ -104,13 +103,6 @@ impl IteratorResource {
         run.iterator.lock().restore(&mut Reader::new(state)?)?;
         self.replace(run);
         Ok(())
-    }
-
-    /// The handle of an iterator on this device.
-    pub fn handle(device: &Device, container: &str, name: &str, spec: &Spec) -> ResourceHandle {
-        let looks: Vec<(DType, Option<graphmill_tensor::Shape>)> =
-            spec.types.iter().copied().zip(spec.shapes.iter().map(PartialShape::to_shape)).collect();
-        device.resource_handle::<IteratorResource>(container, name, looks)
     }
 }
 
