@@ -1,6 +1,8 @@
 //! Running one kernel alone, for tests of kernels.
 
-use crate::{AnyKernel, AsyncContext, Construction, Context, Device, IntraOpPool, NodeInfo, Outputs, Registry, Step, Value};
+use crate::{
+    AnyKernel, AsyncContext, Construction, Context, Device, IntraOpPool, NodeInfo, Outputs, Registry, Step, Value,
+};
 use graphmill_graph::{Graph, NodeId};
 use graphmill_tensor::{DType, Result, Tensor, internal};
 use graphmill_wire::tensorflow::{AttrValue, GraphDef, NodeDef, VersionDef, attr_value};
