@@ -9,4 +9,3 @@ mod wire;
 
 pub use batch::{Parsed, parse_batch, parse_single};
 pub use layout::{Dense, Layout, Ragged, Sparse};
-
