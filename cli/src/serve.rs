@@ -46,6 +46,9 @@ pub struct Args {
     /// Threads that run ops; 0 for one each core
     #[arg(long, default_value_t = 0)]
     inter_op_threads: usize,
+    /// Directory that ops may read and write files in; others are refused [default: every file that the process may use]
+    #[arg(long)]
+    file_root: Option<std::path::PathBuf>,
     /// What is logged to standard error: error, warn, info, debug, trace or off
     #[arg(long, default_value = "info")]
     log_level: String,
@@ -77,7 +80,11 @@ pub fn run(args: Args) -> Result<()> {
         let _runtime = runtime.enter();
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
     };
-    let mut server = Server::bind(config, registry::registry()).map_err(explain)?;
+    let kernels = match &args.file_root {
+        Some(root) => registry::registry_below(root)?,
+        None => registry::registry(),
+    };
+    let mut server = Server::bind(config, kernels).map_err(explain)?;
     let mut stdout = std::io::stdout();
     // Whoever does not read the line is still served.
     let _ = writeln!(stdout, "graphmill listening on {}", server.target()).and_then(|()| stdout.flush());

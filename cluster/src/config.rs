@@ -1,7 +1,8 @@
 //! What a server is told when it starts.
 
-use crate::cluster_spec::{is_job_name, split_address};
+use crate::cluster_spec::split_address;
 use crate::{ClusterSpec, Random};
+use graphmill_runtime::is_job_name;
 use graphmill_tensor::{Result, invalid_argument};
 
 /// The port of a server that was told none.

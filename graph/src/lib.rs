@@ -5,6 +5,7 @@
 //! [`Graph`] later need not check these things again.
 
 mod attrs;
+mod body;
 mod control_flow;
 mod function;
 mod graph;
@@ -20,6 +21,7 @@ mod summary;
 mod validate;
 
 pub use attrs::Attrs;
+pub use body::{FunctionBody, instantiate};
 pub use control_flow::{EnterInfo, Frame, FrameId, FrameMap, frames};
 pub use function::{Function, FunctionLibrary};
 pub use graph::{Endpoint, Graph, Inputs, Node, NodeId, SlotTypes};

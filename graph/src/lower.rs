@@ -25,12 +25,19 @@ const PARALLEL_ITERATIONS: i64 = 10;
 /// `NOT_FOUND` for a function that is not in the library, `INVALID_ARGUMENT` for a malformed one or too deep nesting, and
 /// `RESOURCE_EXHAUSTED` if the graph becomes too large.
 pub fn lower(graph: Graph) -> Result<Graph> {
+    lower_within(graph, None)
+}
+
+/// As [`lower`]; `function` is the one whose body the graph is.
+pub(crate) fn lower_within(graph: Graph, function: Option<&str>) -> Result<Graph> {
     let calls = |node: &Node| Kind::of(node.op_name(), |name| graph.library().get(name).is_some()).is_some();
     if !graph.nodes().any(|(_, node)| calls(node)) {
         return Ok(graph);
     }
     let mut lowering = Lowering { graph: &graph, nodes: Vec::new(), work: Vec::new(), renamed: HashMap::new() };
-    lowering.work = graph.to_def().node.into_iter().map(|def| Item { def, within: None }).collect();
+    let within = function.map(|function| Rc::new(Within { function: function.to_owned(), depth: 1, around: None }));
+    let nodes = graph.nodes().map(|(_, node)| graph.node_to_def(node));
+    lowering.work = nodes.map(|def| Item { def, within: within.clone() }).collect();
     while let Some(item) = lowering.work.pop() {
         if lowering.nodes.len() + lowering.work.len() > MAX_NODES {
             return Err(resource_exhausted!(
@@ -41,13 +48,10 @@ pub fn lower(graph: Graph) -> Result<Graph> {
         lowering.expand(item).map_err(|error| error.at_node(&name))?;
     }
     let node = lowering.finish();
-    let def = GraphDef {
-        node,
-        library: Some(graph.library().to_proto()),
-        versions: Some(graph.versions().clone()),
-        ..Default::default()
-    };
-    Graph::from_def_with(def, ImportOptions { allow_internal_names: true, ..Default::default() })
+    let def = GraphDef { node, versions: Some(graph.versions().clone()), ..Default::default() };
+    let mut lowered = Graph::like(&graph);
+    lowered.extend_with(def, ImportOptions { allow_internal_names: true, ..Default::default() })?;
+    Ok(lowered)
 }
 
 /// What is expanded.

@@ -7,6 +7,7 @@ mod create_session;
 mod extend_session;
 mod heavy;
 mod list_devices;
+mod partial_run;
 mod placement;
 mod prepared;
 mod request_ids;
@@ -19,7 +20,7 @@ mod step_reply;
 use crate::grpc::Reply;
 use crate::task::Task;
 use bytes::Bytes;
-use graphmill_tensor::{Result, Status, aborted, unavailable, unimplemented_op};
+use graphmill_tensor::{Result, Status, aborted, unavailable};
 use graphmill_wire::service::MasterMethod;
 use parking_lot::{Mutex, RwLock};
 use request_ids::RequestIds;
@@ -81,7 +82,7 @@ impl Master {
             MasterMethod::MakeCallable => self.make_callable(message).await,
             MasterMethod::RunCallable => self.run_callable(message, deadline).await,
             MasterMethod::ReleaseCallable => self.release_callable(message),
-            MasterMethod::PartialRunSetup => Err(unimplemented_op!("Method {} is not implemented", method.path())),
+            MasterMethod::PartialRunSetup => self.partial_run_setup(message).await,
         }
     }
 

@@ -7,7 +7,7 @@ use super::{Master, step_reply};
 use crate::grpc::{Reply, decode};
 use bytes::Bytes;
 use graphmill_runtime::{Program, Step};
-use graphmill_tensor::{Result, Tensor, cancelled, deadline_exceeded, internal, invalid_argument};
+use graphmill_tensor::{Result, Status, Tensor, cancelled, deadline_exceeded, internal, invalid_argument};
 use graphmill_wire::tensorflow::run_options::TraceLevel;
 use graphmill_wire::tensorflow::{RunMetadata, RunOptions, RunStepRequest, StepStats};
 use std::fmt::Write;
@@ -36,12 +36,12 @@ impl Master {
     async fn step(&self, request: RunStepRequest, deadline: Option<Instant>) -> Result<Reply> {
         self.request_ids.lock().note(request.request_id, "RunStep (Master)", || describe(&request))?;
         let session = self.session(&request.session_handle)?;
-        if !request.partial_run_handle.is_empty() {
-            return Err(invalid_argument!("Must run PartialRunSetup before performing partial runs"));
-        }
         let options = request.options.as_ref();
         check_options(options, &session)?;
         let deadline = earlier(deadline, own_deadline(options, &session));
+        if !request.partial_run_handle.is_empty() {
+            return self.partial_step(&session, &request, deadline).await;
+        }
         let prepared = session.prepare(&self.task, &request).await?;
         let feeds = prepared.order.feeds(request.feed.iter().map(|feed| feed.tensor.as_ref()))?;
         let outputs = self.execute(&session, &prepared.run.program, feeds, deadline).await?;
@@ -58,10 +58,9 @@ impl Master {
         feeds: Vec<Tensor>,
         deadline: Option<Instant>,
     ) -> Result<Vec<Tensor>> {
-        let id = self.task.random.next() >> (u64::BITS - STEP_ID_BITS);
-        let step = Arc::new(Step::new(id.cast_signed()));
+        let step = Arc::new(Step::new(self.step_id()));
         let running = session.running.begin(&step)?;
-        let mut cancel = CancelOnDrop { step: Some(step.clone()) };
+        let mut cancel = CancelOnDrop::new(&step);
         let (sender, receiver) = oneshot::channel();
         self.task.executor.run(program, step, feeds, move |outcome| {
             drop(running);
@@ -81,18 +80,39 @@ impl Master {
                 }
             },
         };
-        cancel.step = None;
+        cancel.disarm();
         let outcome = outcome.unwrap_or_else(|_| Err(internal!("The step ended without an outcome")));
-        outcome.map_err(|error| match session.running.outcome(&error) {
+        outcome.map_err(|error| self.step_error(session, error))
+    }
+
+    /// The id of a step that begins.
+    pub(super) fn step_id(&self) -> i64 {
+        (self.task.random.next() >> (u64::BITS - STEP_ID_BITS)).cast_signed()
+    }
+
+    /// What the client is told of a step that failed.
+    pub(super) fn step_error(&self, session: &Session, error: Status) -> Status {
+        match session.running.outcome(&error) {
             Some(reason) => reason,
             None => error.from_task(&self.task.name),
-        })
+        }
     }
 }
 
 /// Cancels a step whose client has gone away, which drops the future that waits for the step.
-struct CancelOnDrop {
+pub(super) struct CancelOnDrop {
     step: Option<Arc<Step>>,
+}
+
+impl CancelOnDrop {
+    pub fn new(step: &Arc<Step>) -> CancelOnDrop {
+        CancelOnDrop { step: Some(step.clone()) }
+    }
+
+    /// The step has ended, or goes on without this client's call.
+    pub fn disarm(&mut self) {
+        self.step = None;
+    }
 }
 
 impl Drop for CancelOnDrop {

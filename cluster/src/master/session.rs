@@ -1,6 +1,7 @@
 //! A client's session.
 
 use super::callables::Callables;
+use super::partial_run::PartialRuns;
 use super::prepared::PreparedRuns;
 use super::running::RunningSteps;
 use graphmill_graph::Graph;
@@ -31,6 +32,7 @@ pub(super) struct Session {
     pub kernels: Arc<KernelCache>,
     pub prepared: PreparedRuns,
     pub callables: Callables,
+    pub partial_runs: PartialRuns,
     pub running: Arc<RunningSteps>,
     graph: Mutex<Versioned>,
 }
@@ -48,6 +50,7 @@ impl Session {
             kernels: Arc::new(KernelCache::new()),
             prepared: PreparedRuns::default(),
             callables: Callables::default(),
+            partial_runs: PartialRuns::default(),
             running: Arc::default(),
             graph: Mutex::new(Versioned { graph: Arc::new(graph), version: 0 }),
         }

@@ -6,7 +6,7 @@
 mod distribution;
 mod fill;
 mod multinomial;
-mod philox;
+pub mod philox;
 mod shuffle;
 mod stateful;
 mod stateless;

@@ -1,0 +1,328 @@
+//! Datasets whose function makes a dataset of each element: `FlatMapDataset`, `InterleaveDataset`, and the parallel kinds, which
+//! read ahead in the datasets that are open but keep the order.
+
+use crate::context::IteratorContext;
+use crate::dataset::{Dataset, DatasetIterator, Spec, Tuple, dataset_ops, input_dataset, scalar, tensor_dataset};
+use crate::function::{Captured, FunctionAttr};
+use crate::prefetch::{AUTOTUNE, Ahead};
+use crate::state::{Reader, Writer};
+use graphmill_runtime::{Context, Registry};
+use graphmill_tensor::{Result, Status, invalid_argument};
+use std::sync::Arc;
+
+pub(crate) fn register(registry: &mut Registry) {
+    dataset_ops(registry, &["FlatMapDataset"], |c| {
+        let (spec, f) = (Spec::of(c)?, FunctionAttr::f(c)?);
+        Ok(move |ctx: &Context<'_>| {
+            Interleave::new(ctx, &spec, &f, Plan { cycle: 1, block: 1, ahead: 0, name: "FlatMap" })
+        })
+    });
+    dataset_ops(registry, &["InterleaveDataset"], |c| {
+        let (spec, f) = (Spec::of(c)?, FunctionAttr::f(c)?);
+        let first = c.input_range("cycle_length")?.start;
+        Ok(move |ctx: &Context<'_>| {
+            let cycle = positive(ctx, first, "cycle_length", "cycle_length must be greater than zero.")?;
+            let block = positive(ctx, first + 1, "block_length", "block_length must be greater than zero.")?;
+            Interleave::new(ctx, &spec, &f, Plan { cycle, block, ahead: 0, name: "Interleave" })
+        })
+    });
+    let with_calls = ["ParallelInterleaveDatasetV2", "ParallelInterleaveDatasetV3", "ParallelInterleaveDatasetV4"];
+    for op in with_calls {
+        dataset_ops(registry, &[op], move |c| {
+            let (spec, f) = (Spec::of(c)?, FunctionAttr::f(c)?);
+            let first = c.input_range("cycle_length")?.start;
+            let calls = c.input_range("num_parallel_calls")?.start;
+            let buffer = if op == "ParallelInterleaveDatasetV4" { Some(first + 2) } else { None };
+            Ok(move |ctx: &Context<'_>| {
+                let plan = parallel_plan(ctx, first, calls, buffer)?;
+                Interleave::new(ctx, &spec, &f, plan)
+            })
+        });
+    }
+    for op in
+        ["ParallelInterleaveDataset", "ExperimentalParallelInterleaveDataset", "LegacyParallelInterleaveDatasetV2"]
+    {
+        dataset_ops(registry, &[op], move |c| {
+            let (spec, f) = (Spec::of(c)?, FunctionAttr::f(c)?);
+            let first = c.input_range("cycle_length")?.start;
+            let buffer = c.input_range("buffer_output_elements")?.start;
+            Ok(move |ctx: &Context<'_>| {
+                let cycle = positive(ctx, first, "cycle_length", "`cycle_length` must be > 0")?;
+                let block = positive(ctx, first + 1, "block_length", "`block_length` must be > 0")?;
+                let ahead = positive(ctx, buffer, "buffer_output_elements", "`buffer_output_elements` must be > 0")?;
+                if scalar::<i64>(ctx, buffer + 1, "prefetch_input_elements")? < 0 {
+                    return Err(invalid_argument!("`prefetch_input_elements` must be >= 0"));
+                }
+                Interleave::new(ctx, &spec, &f, Plan { cycle, block, ahead, name: "LegacyParallelInterleave" })
+            })
+        });
+    }
+}
+
+/// How datasets are interleaved: how many at a time, how many elements of each in a row, and how many are read ahead of need.
+#[derive(Clone, Copy)]
+struct Plan {
+    cycle: usize,
+    block: usize,
+    ahead: usize,
+    name: &'static str,
+}
+
+fn positive(ctx: &Context<'_>, i: usize, name: &str, wrong: &str) -> Result<usize> {
+    match usize::try_from(scalar::<i64>(ctx, i, name)?) {
+        Ok(n) if n > 0 => Ok(n),
+        _ => Err(invalid_argument!("{wrong}")),
+    }
+}
+
+/// Datasets open at once where the number is left to choose.
+const TUNED_CYCLE: i64 = 10;
+/// Elements read ahead of each open dataset where the number is left to choose.
+const TUNED_AHEAD: i64 = 4;
+
+fn parallel_plan(ctx: &Context<'_>, first: usize, calls: usize, buffer: Option<usize>) -> Result<Plan> {
+    let block = positive(ctx, first + 1, "block_length", "`block_length` must be > 0")?;
+    let mut ahead = i64::try_from(block).unwrap_or(1).max(TUNED_AHEAD);
+    if let Some(buffer) = buffer {
+        let elements: i64 = scalar(ctx, buffer, "buffer_output_elements")?;
+        if elements != AUTOTUNE && elements <= 0 {
+            return Err(invalid_argument!("`buffer_output_elements` must be {AUTOTUNE} or > 0 but is {elements}"));
+        }
+        let inputs: i64 = scalar(ctx, buffer + 1, "prefetch_input_elements")?;
+        if inputs < AUTOTUNE {
+            return Err(invalid_argument!("`prefetch_input_elements` must be {AUTOTUNE} or >= 0 but is {inputs}"));
+        }
+        if elements > 0 {
+            ahead = elements;
+        }
+    }
+    let calls: i64 = scalar(ctx, calls, "num_parallel_calls")?;
+    if calls != AUTOTUNE && calls <= 0 {
+        return Err(invalid_argument!("num_parallel_calls must be greater than zero."));
+    }
+    let cycle: i64 = scalar(ctx, first, "cycle_length")?;
+    let cycle = if cycle == AUTOTUNE { calls.max(TUNED_CYCLE) } else { cycle };
+    if cycle <= 0 {
+        return Err(invalid_argument!("`cycle_length` must be > 0"));
+    }
+    if calls > cycle {
+        return Err(invalid_argument!("num_parallel_calls must less than or equal to cycle_length."));
+    }
+    let size = |n: i64| usize::try_from(n).unwrap_or(1);
+    Ok(Plan { cycle: size(cycle), block, ahead: size(ahead), name: "ParallelInterleave" })
+}
+
+/// The elements of the datasets that a function makes of the input's elements, taken in turns.
+struct Interleave {
+    spec: Arc<Spec>,
+    input: Arc<dyn Dataset>,
+    f: Captured,
+    plan: Plan,
+}
+
+impl Interleave {
+    fn new(ctx: &Context<'_>, spec: &Arc<Spec>, f: &FunctionAttr, plan: Plan) -> Result<Interleave> {
+        Ok(Interleave { spec: spec.clone(), input: input_dataset(ctx, 0)?, f: f.capture(ctx)?, plan })
+    }
+}
+
+impl Dataset for Interleave {
+    fn spec(&self) -> &Arc<Spec> {
+        &self.spec
+    }
+
+    fn name(&self) -> &'static str {
+        self.plan.name
+    }
+
+    fn make(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
+        Ok(Box::new(InterleaveIterator {
+            ctx: ctx.clone(),
+            input: Some(self.input.iterator(ctx)?),
+            f: self.f.clone(),
+            plan: self.plan,
+            turns: Vec::new(),
+            open: 0,
+            turn: 0,
+            taken: 0,
+        }))
+    }
+}
+
+/// A place in the cycle.
+enum Turn {
+    Empty,
+    /// Could not be opened; whose turn it is learns why.
+    Failed(Status),
+    Open {
+        /// What the function made the dataset of, for saving.
+        element: Tuple,
+        iterator: Box<dyn DatasetIterator>,
+    },
+}
+
+struct InterleaveIterator {
+    ctx: IteratorContext,
+    input: Option<Box<dyn DatasetIterator>>,
+    f: Captured,
+    plan: Plan,
+    /// Grows up to the length of the cycle.
+    turns: Vec<Turn>,
+    /// How many places are not empty.
+    open: usize,
+    turn: usize,
+    /// Elements taken from the current place in a row.
+    taken: usize,
+}
+
+impl InterleaveIterator {
+    /// The iterator over the dataset that the function makes of an element.
+    fn iterator(&self, element: &Tuple) -> Result<Box<dyn DatasetIterator>> {
+        let results = self.f.call(&self.ctx, element.clone())?;
+        let dataset = match results.as_slice() {
+            [result] if result.dtype() == graphmill_tensor::DType::Variant && result.shape().is_scalar() => {
+                tensor_dataset(result)?
+            }
+            _ => return Err(invalid_argument!("Function must return a single scalar of dtype DT_VARIANT.")),
+        };
+        if self.plan.ahead == 0 {
+            return dataset.iterator(&self.ctx);
+        }
+        let own = self.ctx.child();
+        let iterator = dataset.iterator(&own)?;
+        Ok(Box::new(Ahead::new(own, iterator, self.plan.ahead)))
+    }
+
+    /// What the next element of the input opens; empty at its end.
+    fn open_next(&mut self) -> Turn {
+        let Some(input) = &mut self.input else { return Turn::Empty };
+        match input.next() {
+            Ok(Some(element)) => match self.iterator(&element) {
+                Ok(iterator) => Turn::Open { element, iterator },
+                Err(error) => Turn::Failed(error),
+            },
+            Ok(None) => {
+                self.input = None;
+                Turn::Empty
+            }
+            Err(error) => Turn::Failed(error),
+        }
+    }
+
+    /// Puts what the next element of the input opens into a place.
+    fn refill(&mut self, place: usize) -> Result<()> {
+        let turn = self.open_next();
+        if !matches!(turn, Turn::Empty) {
+            self.open += 1;
+        }
+        if let (Turn::Open { iterator, .. }, true) = (&turn, self.plan.ahead > 0) {
+            iterator.begin()?;
+        }
+        match self.turns.get_mut(place) {
+            Some(slot) => *slot = turn,
+            None => self.turns.push(turn),
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self) {
+        self.taken = 0;
+        self.turn = (self.turn + 1) % self.plan.cycle;
+    }
+
+    /// Opens what is read ahead from the start.
+    fn open_all(&mut self) -> Result<()> {
+        while self.plan.ahead > 0 && self.turns.len() < self.plan.cycle && self.input.is_some() {
+            self.refill(self.turns.len())?;
+        }
+        Ok(())
+    }
+}
+
+impl DatasetIterator for InterleaveIterator {
+    fn next(&mut self) -> Result<Option<Tuple>> {
+        self.open_all()?;
+        while self.input.is_some() || self.open > 0 {
+            match self.turns.get_mut(self.turn) {
+                Some(Turn::Open { iterator, .. }) => {
+                    if let Some(element) = iterator.next()? {
+                        self.taken += 1;
+                        if self.taken == self.plan.block {
+                            self.advance();
+                        }
+                        return Ok(Some(element));
+                    }
+                    self.open -= 1;
+                    let place = self.turn;
+                    self.turns[place] = Turn::Empty;
+                    if self.plan.ahead > 0 {
+                        self.refill(place)?;
+                    }
+                    self.advance();
+                }
+                Some(turn @ Turn::Failed(_)) => {
+                    self.open -= 1;
+                    if let Turn::Failed(error) = std::mem::replace(turn, Turn::Empty) {
+                        return Err(error);
+                    }
+                }
+                _ if self.input.is_some() => {
+                    self.ctx.check()?;
+                    self.refill(self.turn)?;
+                }
+                _ => self.advance(),
+            }
+        }
+        Ok(None)
+    }
+
+    fn save(&mut self, writer: &mut Writer) -> Result<()> {
+        writer.begin(self.plan.name);
+        writer.size(self.turn);
+        writer.size(self.taken);
+        writer.size(self.turns.len());
+        for turn in &mut self.turns {
+            match turn {
+                Turn::Empty => writer.int(0),
+                Turn::Failed(error) => {
+                    writer.int(1);
+                    writer.outcome(&Err(error.clone()));
+                }
+                Turn::Open { element, iterator } => {
+                    writer.int(2);
+                    writer.tuple(element);
+                    iterator.save(writer)?;
+                }
+            }
+        }
+        crate::counting::save_optional(writer, &mut self.input)
+    }
+
+    fn restore(&mut self, reader: &mut Reader) -> Result<()> {
+        reader.begin(self.plan.name)?;
+        self.turn = reader.size()?;
+        self.taken = reader.size()?;
+        let turns = reader.size()?;
+        if turns > self.plan.cycle || self.turn >= self.plan.cycle {
+            return Err(invalid_argument!("The saved state of the iterator belongs to a longer cycle"));
+        }
+        for _ in 0..turns {
+            let turn = match reader.int()? {
+                0 => Turn::Empty,
+                1 => match reader.outcome()? {
+                    Err(error) => Turn::Failed(error),
+                    Ok(_) => Turn::Empty,
+                },
+                _ => {
+                    let element = reader.tuple()?;
+                    let mut iterator = self.iterator(&element)?;
+                    iterator.restore(reader)?;
+                    Turn::Open { element, iterator }
+                }
+            };
+            self.open += usize::from(!matches!(turn, Turn::Empty));
+            self.turns.push(turn);
+        }
+        crate::counting::restore_optional(reader, &mut self.input)
+    }
+}
