@@ -31,8 +31,8 @@ fn registry_with(files: Arc<dyn FileSystem>) -> Registry {
     graphmill_kernels_math::register(&mut registry);
     graphmill_kernels_nn::register(&mut registry);
     graphmill_kernels_random::register(&mut registry);
-    graphmill_kernels_signal::register(&mut registry);
     graphmill_kernels_sparse::register(&mut registry);
+    graphmill_kernels_signal::register(&mut registry);
     graphmill_kernels_state::register(&mut registry);
     graphmill_kernels_string::register(&mut registry);
     registry

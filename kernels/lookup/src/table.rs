@@ -199,6 +199,17 @@ impl Table {
             }
             Body::Dense(dense) => return dense.import(keys, values),
         }
+        self.initialize_with(keys, values)
+    }
+
+    /// Fills a table that is filled once, with what must not be nothing.
+    ///
+    /// # Errors
+    /// As [`Table::initialize`]; also `INVALID_ARGUMENT` if there are no keys.
+    pub fn initialize_with(&self, keys: &Tensor, values: &Tensor) -> Result<()> {
+        if keys.num_elements() == 0 {
+            return Err(invalid_argument!("keys and values cannot be empty tensors."));
+        }
         self.initialize(keys, values)
     }
 
