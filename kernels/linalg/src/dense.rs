@@ -144,14 +144,7 @@ pub(crate) fn subtract_product<T: Scalar>(
     multiply(c, stride, a, b, [m, k, n], -T::one());
 }
 
-fn multiply<T: Scalar>(
-    c: &mut [T],
-    stride: usize,
-    a: View<'_, T>,
-    b: View<'_, T>,
-    [m, k, n]: [usize; 3],
-    factor: T,
-) {
+fn multiply<T: Scalar>(c: &mut [T], stride: usize, a: View<'_, T>, b: View<'_, T>, [m, k, n]: [usize; 3], factor: T) {
     if m == 0 || k == 0 || n == 0 {
         return;
     }

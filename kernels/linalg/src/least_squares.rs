@@ -18,8 +18,7 @@ fn normal_equations<T: Scalar>(a: &Dense<T>, b: &Dense<T>, regularizer: f64) -> 
     let (m, n) = (a.rows, a.columns);
     let adjoint = a.view().adjoint();
     let least = m.min(n);
-    let mut gramian =
-        if m >= n { product(adjoint, a.view(), n, m, n) } else { product(a.view(), adjoint, m, n, m) };
+    let mut gramian = if m >= n { product(adjoint, a.view(), n, m, n) } else { product(a.view(), adjoint, m, n, m) };
     for i in 0..least {
         gramian.set(i, i, gramian.at(i, i) + T::from_f64(regularizer));
     }

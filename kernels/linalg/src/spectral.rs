@@ -180,8 +180,8 @@ pub(crate) fn register(r: &mut Registry) {
         r.op(op).types("T", REALS).kernel(|_| Ok(SelfAdjointEig { vectors: true, joined: true }));
     }
     for op in ["SelfAdjointEigV2", "BatchSelfAdjointEigV2"] {
-        r.op(op).types("T", TYPES).kernel(|c: &Construction<'_>| {
-            Ok(SelfAdjointEig { vectors: c.attrs().bool("compute_v")?, joined: false })
-        });
+        r.op(op)
+            .types("T", TYPES)
+            .kernel(|c: &Construction<'_>| Ok(SelfAdjointEig { vectors: c.attrs().bool("compute_v")?, joined: false }));
     }
 }

@@ -190,7 +190,9 @@ impl Kernel for TridiagonalSolve {
         let batch = Batch::<2>::new(ctx)?;
         let [(rows, n), (right, width)] = batch.sizes;
         if rows != 3 {
-            return Err(invalid_argument!("Expected diagonals to be provided as a matrix with 3 rows, got {rows} rows."));
+            return Err(invalid_argument!(
+                "Expected diagonals to be provided as a matrix with 3 rows, got {rows} rows."
+            ));
         }
         if n != right {
             return Err(invalid_argument!(

@@ -265,8 +265,7 @@ impl Plan {
         let (free, contracted, reduced) = (&groups.free[i], &groups.contracted, &groups.reduced[i]);
         let (free_sizes, contracted_sizes) = (self.sizes(free), self.sizes(contracted));
         let batch_sizes: Strides = operand.broadcast.iter().map(|b| b.0).chain(self.sizes(&groups.batch)).collect();
-        let batch: Strides =
-            operand.broadcast.iter().map(|b| b.1).chain(self.strides(i, &groups.batch)).collect();
+        let batch: Strides = operand.broadcast.iter().map(|b| b.1).chain(self.strides(i, &groups.batch)).collect();
         if reduced.is_empty()
             && let Some(free) = merged(&free_sizes, &self.strides(i, free))
             && let Some(contracted) = merged(&contracted_sizes, &self.strides(i, contracted))
@@ -319,9 +318,7 @@ fn contract<T: Multiply>(
             if m * n * k <= FEW_TERMS {
                 for (at, c) in c.iter_mut().enumerate() {
                     let (i, j) = (at / n, at % n);
-                    let term = |l: usize| {
-                        x[i * a.free + l * a.contracted].times(y[j * b.free + l * b.contracted])
-                    };
+                    let term = |l: usize| x[i * a.free + l * a.contracted].times(y[j * b.free + l * b.contracted]);
                     *c = (1..k).fold(term(0), |sum, l| sum.plus(term(l)));
                 }
                 continue;
@@ -401,8 +398,10 @@ impl Einsum {
         let mut out = Tensor::alloc(T::DTYPE, shape.clone())?;
         let strides = shape.strides();
         let along = |l: usize| (0..order.len()).filter(|&axis| order[axis] == Some(l)).map(|axis| strides[axis]).sum();
-        let steps: Strides =
-            (ellipsis..ellipsis + broadcast.len()).map(|axis| strides[axis]).chain(labels.iter().map(|&l| along(l))).collect();
+        let steps: Strides = (ellipsis..ellipsis + broadcast.len())
+            .map(|axis| strides[axis])
+            .chain(labels.iter().map(|&l| along(l)))
+            .collect();
         let sizes: Strides = broadcast.iter().copied().chain(plan.sizes(labels)).collect();
         let values = result.as_slice::<T>()?;
         let target = out.as_mut_slice::<T>()?;
@@ -487,7 +486,7 @@ impl Kernel for Einsum {
 
 pub(super) fn register(r: &mut Registry) {
     use DType::*;
-    r.op("Einsum").types("T", &[BFloat16, Complex128, Complex64, Double, Float, Half, Int32, Int64]).kernel(
-        |c: &Construction<'_>| Ok(Einsum { equation: Equation::parse(c.attrs().str("equation")?)? }),
-    );
+    r.op("Einsum")
+        .types("T", &[BFloat16, Complex128, Complex64, Double, Float, Half, Int32, Int64])
+        .kernel(|c: &Construction<'_>| Ok(Einsum { equation: Equation::parse(c.attrs().str("equation")?)? }));
 }
