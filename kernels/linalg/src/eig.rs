@@ -93,4 +93,5 @@ pub(crate) fn register(r: &mut Registry) {
         let new = |c: &Construction<'_>| Ok(Eig { vectors: c.attrs().bool("compute_v")? });
         r.op("Eig").types("T", &[dtype]).types("Tout", &[output]).kernel(new);
     }
+    r.op("Eig").types("T", TYPES).kernel(|c: &Construction<'_>| Ok(Eig { vectors: c.attrs().bool("compute_v")? }));
 }

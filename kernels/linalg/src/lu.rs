@@ -327,7 +327,7 @@ mod tests {
             let rows = lu.permutation();
             for i in 0..n {
                 for j in 0..n {
-                    let l = |k: usize| if k == i { f64::one() } else { lu.packed.at(i, k) };
+                    let l = |k: usize| if k == i { 1.0 } else { lu.packed.at(i, k) };
                     let sum: f64 = (0..=i.min(j)).map(|k| l(k) * lu.packed.at(k, j)).sum();
                     assert!((sum - a.at(rows[i], j)).abs() < 1e-11, "{n} {i} {j}");
                 }
