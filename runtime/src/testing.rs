@@ -7,9 +7,7 @@ use crate::{
 use graphmill_graph::{Graph, NodeId};
 use graphmill_tensor::{DType, Result, Tensor, internal};
 use graphmill_wire::tensorflow::{AttrValue, GraphDef, NodeDef, VersionDef, attr_value};
-use std::collections::BTreeMap;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 

@@ -7,7 +7,6 @@ mod candidates;
 mod distribution;
 mod fill;
 mod multinomial;
-pub mod philox;
 mod philox;
 mod rejection;
 mod shuffle;
