@@ -143,10 +143,12 @@ def test_idle_sessions_end_when_asked():
     x = v1.placeholder(tf.float32, [])
     y = x + 1.0
     with Server(default_binary(), options=["--session-timeout", "0.4"]) as server:
-        with v1.Session(server.target) as session:
-            for _ in range(8):
-                assert session.run(y, {x: 1.0}) == 2.0
-                time.sleep(0.1)
-            time.sleep(1.5)
-            with pytest.raises(tf.errors.AbortedError, match="is not found"):
-                session.run(y, {x: 1.0})
+        session = v1.Session(server.target)
+        for _ in range(8):
+            assert session.run(y, {x: 1.0}) == 2.0
+            time.sleep(0.1)
+        time.sleep(1.5)
+        with pytest.raises(tf.errors.AbortedError, match="is not found"):
+            session.run(y, {x: 1.0})
+        with pytest.raises(tf.errors.AbortedError):
+            session.close()
