@@ -7,7 +7,7 @@ mod candidates;
 mod distribution;
 mod fill;
 mod multinomial;
-mod philox;
+pub mod philox;
 mod rejection;
 mod shuffle;
 mod stateful;
