@@ -31,6 +31,7 @@ mod pass;
 mod pool;
 mod prefetch;
 mod random;
+mod recipe;
 mod seeds;
 mod shuffle;
 mod sources;
@@ -46,31 +47,37 @@ use std::sync::Arc;
 
 /// Registers the kernels of this family, with the files that they may read and write.
 pub fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
-    batch::register(registry);
     cache::register(registry, files);
+    csv::register(registry, files);
+    files::register(registry, files);
+    matching::register(registry, files);
+    write::register(registry, files);
+    register_without_files(registry);
+}
+
+/// The kernels that touch no file.
+fn register_without_files(registry: &mut Registry) {
+    batch::register(registry);
     checks::register(registry);
     combine::register(registry);
     compress::register(registry);
     consume::register(registry);
     counting::register(registry);
-    csv::register(registry, files);
-    files::register(registry, files);
     generator::register(registry);
     group::register(registry);
     interleave::register(registry);
     iterator::register(registry);
     map::register(registry);
-    matching::register(registry, files);
     padded::register(registry);
     parallel_map::register(registry);
     parse_example::register(registry);
     pass::register(registry);
     prefetch::register(registry);
     random::register(registry);
+    recipe::register(registry);
     seeds::register(registry);
     shuffle::register(registry);
     sources::register(registry);
     sparse::register(registry);
     window::register(registry);
-    write::register(registry, files);
 }
