@@ -37,6 +37,7 @@ mod shuffle;
 mod sources;
 mod sparse;
 mod state;
+mod table;
 mod tuple;
 mod window;
 mod write;
@@ -79,5 +80,6 @@ fn register_without_files(registry: &mut Registry) {
     shuffle::register(registry);
     sources::register(registry);
     sparse::register(registry);
+    table::register(registry);
     window::register(registry);
 }
