@@ -17,6 +17,7 @@ mod dataset;
 mod files;
 mod function;
 mod generator;
+mod graph;
 mod group;
 mod interleave;
 mod iterator;
@@ -65,6 +66,7 @@ fn register_without_files(registry: &mut Registry) {
     consume::register(registry);
     counting::register(registry);
     generator::register(registry);
+    graph::register(registry);
     group::register(registry);
     interleave::register(registry);
     iterator::register(registry);
@@ -75,7 +77,6 @@ fn register_without_files(registry: &mut Registry) {
     pass::register(registry);
     prefetch::register(registry);
     random::register(registry);
-    recipe::register(registry);
     seeds::register(registry);
     shuffle::register(registry);
     sources::register(registry);

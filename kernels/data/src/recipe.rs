@@ -1,23 +1,16 @@
 //! How a dataset was made: by which op with which attributes from which inputs. A dataset leaves the process as its recipe.
 
-use crate::dataset::{Dataset, DatasetVariant, input_dataset, tensor_dataset};
+use crate::dataset::{Dataset, DatasetVariant, tensor_dataset};
 use graphmill_graph::{Attrs, FunctionLibrary, Node, OpDef, op_def};
 use graphmill_runtime::{
-    AnyKernel, Construction, Context, Device, FunctionRuntime, Kernel, NodeInfo, Outputs, Registry, Step, Value,
+    AnyKernel, Construction, Context, Device, FunctionRuntime, NodeInfo, Outputs, Registry, Step, Value,
 };
-use graphmill_tensor::{
-    Bytes, DType, Result, Shape, Tensor, Variant, failed_precondition, internal, invalid_argument, unimplemented_op,
-};
+use graphmill_tensor::{Bytes, DType, Result, Tensor, Variant, failed_precondition, internal, invalid_argument};
 use graphmill_wire::tensorflow::attr_value::Value as AttrKind;
 use graphmill_wire::tensorflow::{AttrValue, GraphDef, NodeDef};
 use prost::Message;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, OnceLock, Weak};
-
-pub(crate) fn register(registry: &mut Registry) {
-    registry.op("DatasetToGraph").kernel(ToGraph::new);
-    registry.op("DatasetToGraphV2").kernel(ToGraph::new);
-}
 
 /// The registered name of the variant that holds a dataset.
 pub(crate) const TYPE_NAME: &str = "tensorflow::DatasetVariantWrapper";
@@ -89,7 +82,7 @@ impl Recipe {
     }
 
     /// Adds the nodes of the dataset to a graph; the name of its own node.
-    fn add_to(&self, graph: &mut GraphDef) -> Result<String> {
+    pub fn add_to(&self, graph: &mut GraphDef) -> Result<String> {
         let mut input = Vec::with_capacity(self.inputs.len());
         for tensor in &self.inputs {
             input.push(match recipe_of(tensor) {
@@ -182,20 +175,27 @@ pub(crate) fn rebuild(variant: &Variant, device: &Arc<Device>) -> Result<Arc<dyn
     if !node.input_types.iter().map(|slot| slot.dtype).eq(given) {
         return Err(invalid_argument!("The serialized form of a dataset has other inputs than its op"));
     }
-    let AnyKernel::Sync(kernel) = makers().build(&Construction::new(&node, device))? else {
+    let construction = Construction::new(&node, device);
+    tensor_dataset(&run_maker(makers(), &construction, variant.tensors.clone())?, device)
+}
+
+/// Runs an op that makes a dataset; the tensor that stands for it.
+pub(crate) fn run_maker(registry: &Registry, c: &Construction<'_>, inputs: Vec<Tensor>) -> Result<Tensor> {
+    let AnyKernel::Sync(kernel) = registry.build(c)? else {
         return Err(internal!("a dataset op must not wait"));
     };
+    let node = c.node();
     let info = NodeInfo {
         name: node.name.clone(),
         op: node.op.name.clone(),
         input_types: node.input_types.as_slice().into(),
         output_types: node.output_types.as_slice().into(),
     };
-    let mut inputs: Vec<Value> = variant.tensors.iter().cloned().map(Value::Tensor).collect();
+    let mut inputs: Vec<Value> = inputs.into_iter().map(Value::Tensor).collect();
     let mut outputs: Outputs = smallvec::smallvec![Value::None; info.output_types.len()];
-    kernel.compute(&mut Context::new(&info, &Arc::new(Step::new(0)), device, &mut inputs, &mut outputs))?;
-    match outputs.first() {
-        Some(Value::Tensor(tensor)) => tensor_dataset(tensor, device),
+    kernel.compute(&mut Context::new(&info, &Arc::new(Step::new(0)), c.device(), &mut inputs, &mut outputs))?;
+    match outputs.into_iter().next() {
+        Some(Value::Tensor(tensor)) => Ok(tensor),
         _ => Err(internal!("a dataset op gave no dataset")),
     }
 }
@@ -206,6 +206,11 @@ pub(crate) struct StatePolicy {
 }
 
 impl StatePolicy {
+    /// Fails, or not.
+    pub fn of(fails: bool) -> StatePolicy {
+        StatePolicy { fails }
+    }
+
     /// From the attribute `external_state_policy`, where 2 means to fail.
     pub fn new(c: &Construction<'_>) -> Result<StatePolicy> {
         let has = c.attrs().has("external_state_policy");
@@ -218,48 +223,5 @@ impl StatePolicy {
             Some(recipe) if self.fails => recipe.check_external_state(),
             _ => Ok(()),
         }
-    }
-}
-
-/// The graph of a dataset, serialized.
-struct ToGraph {
-    policy: StatePolicy,
-}
-
-impl ToGraph {
-    fn new(c: &Construction<'_>) -> Result<ToGraph> {
-        let mut policy = StatePolicy::new(c)?;
-        if c.attrs().has("allow_stateful") {
-            policy.fails =
-                !c.attrs().bool("allow_stateful")? && c.attrs().string_list("stateful_whitelist")?.is_empty();
-        }
-        Ok(ToGraph { policy })
-    }
-}
-
-impl Kernel for ToGraph {
-    fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
-        input_dataset(ctx, 0)?;
-        let tensor = ctx.input(0)?;
-        self.policy.check(tensor)?;
-        let Some(recipe) = recipe_of(tensor) else {
-            return Err(unimplemented_op!("This dataset cannot be turned into a graph"));
-        };
-        let mut graph = GraphDef::default();
-        let name = recipe.add_to(&mut graph)?;
-        let attr = BTreeMap::from([
-            ("T".to_owned(), AttrValue { value: Some(AttrKind::Type(DType::Variant.number())) }),
-            ("index".to_owned(), AttrValue { value: Some(AttrKind::I(0)) }),
-        ]);
-        let result = NodeDef {
-            name: "dataset".to_owned(),
-            op: "_Retval".to_owned(),
-            input: vec![name],
-            attr,
-            ..NodeDef::default()
-        };
-        graph.node.push(result);
-        let bytes = Bytes::from(graph.encode_to_vec());
-        ctx.set_output(0, Tensor::from_strings(Shape::scalar(), vec![bytes])?)
     }
 }
