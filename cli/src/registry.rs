@@ -24,12 +24,15 @@ fn registry_with(files: Arc<dyn FileSystem>) -> Registry {
     graphmill_kernels_control::register(&mut registry);
     graphmill_kernels_data::register(&mut registry, &files);
     graphmill_kernels_data_flow::register(&mut registry);
+    graphmill_kernels_lookup::register(&mut registry);
+    graphmill_kernels_linalg::register(&mut registry);
     graphmill_kernels_io::register(&mut registry, &files);
     graphmill_kernels_list::register(&mut registry);
-    graphmill_kernels_lookup::register(&mut registry);
     graphmill_kernels_math::register(&mut registry);
     graphmill_kernels_nn::register(&mut registry);
     graphmill_kernels_random::register(&mut registry);
+    graphmill_kernels_sparse::register(&mut registry);
+    graphmill_kernels_signal::register(&mut registry);
     graphmill_kernels_state::register(&mut registry);
     graphmill_kernels_string::register(&mut registry);
     registry

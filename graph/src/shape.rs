@@ -107,9 +107,7 @@ impl PartialShape {
         };
         match a.iter().zip(b).map(merge).collect::<Option<SmallVec<[i64; 4]>>>() {
             Some(dims) => PartialShape::new(&dims),
-            None => {
-                Err(invalid_argument!("PartialTensorShape: Incompatible shapes during merge: {self} vs. {other}"))
-            }
+            None => Err(invalid_argument!("PartialTensorShape: Incompatible shapes during merge: {self} vs. {other}")),
         }
     }
 

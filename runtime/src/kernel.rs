@@ -113,6 +113,7 @@ impl<'a> Construction<'a> {
     }
 
     /// The number of inputs, lists expanded.
+    #[inline]
     pub fn num_inputs(&self) -> usize {
         self.node.input_types.len()
     }
@@ -149,10 +150,13 @@ pub struct NodeInfo {
     /// The op.
     pub op: Arc<str>,
     /// Types of the inputs, lists expanded.
-    pub input_types: Box<[SlotType]>,
+    pub input_types: SlotTypes,
     /// Types of the outputs, lists expanded.
-    pub output_types: Box<[SlotType]>,
+    pub output_types: SlotTypes,
 }
+
+/// Types of inputs or of outputs. Few of them need no memory of their own, which steps of tiny nodes would miss in the cache.
+pub type SlotTypes = SmallVec<[SlotType; 8]>;
 
 /// What a kernel sees when it runs.
 pub struct Context<'a> {
@@ -191,6 +195,7 @@ impl<'a> Context<'a> {
     }
 
     /// The number of inputs, lists expanded.
+    #[inline]
     pub fn num_inputs(&self) -> usize {
         self.inputs.len()
     }
@@ -204,6 +209,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// `INTERNAL` if there is no such input or it is a reference.
+    #[inline]
     pub fn input(&self, i: usize) -> Result<&Tensor> {
         match self.inputs.get(i) {
             Some(Value::Tensor(tensor)) => Ok(tensor),
@@ -213,6 +219,7 @@ impl<'a> Context<'a> {
     }
 
     /// Whether input `i` has a value. Only `Merge` runs with inputs that have none.
+    #[inline]
     pub fn has_input(&self, i: usize) -> bool {
         self.inputs.get(i).is_some_and(|value| !value.is_none())
     }
@@ -221,6 +228,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// As [`Context::input`].
+    #[inline]
     pub fn take_input(&mut self, i: usize) -> Result<Tensor> {
         self.input(i)?;
         match self.inputs.get_mut(i).map(std::mem::take) {
@@ -255,6 +263,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// `INTERNAL` if there is no such output.
+    #[inline]
     pub fn output_type(&self, i: usize) -> Result<DType> {
         match self.node.output_types.get(i) {
             Some(slot) => Ok(slot.dtype),
@@ -276,6 +285,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// As [`Tensor::alloc`].
+    #[inline]
     pub fn reuse_or_alloc(&mut self, candidates: &[usize], i: usize, shape: &Shape) -> Result<(Tensor, Option<usize>)> {
         let dtype = self.output_type(i)?;
         for &candidate in candidates {
@@ -292,10 +302,30 @@ impl<'a> Context<'a> {
         Ok((Tensor::alloc(dtype, shape.clone())?, None))
     }
 
+    /// As [`Context::reuse_or_alloc`], with the tensor as output `i` already: the caller fills it where it is.
+    ///
+    /// # Errors
+    /// As [`Tensor::alloc`], and `INTERNAL` if there is no such output.
+    #[inline]
+    pub fn overwrite(&mut self, candidates: &[usize], i: usize, shape: &Shape) -> Result<&mut Tensor> {
+        let (tensor, _) = self.reuse_or_alloc(candidates, i, shape)?;
+        match self.outputs.get_mut(i) {
+            Some(slot) => {
+                *slot = Value::Tensor(tensor);
+                match slot {
+                    Value::Tensor(tensor) => Ok(tensor),
+                    _ => Err(internal!("there is no output {i}")),
+                }
+            }
+            None => Err(internal!("there is no output {i}")),
+        }
+    }
+
     /// Sets output `i`.
     ///
     /// # Errors
     /// `INTERNAL` if there is no such output or the tensor is not of its declared type.
+    #[inline]
     pub fn set_output(&mut self, i: usize, tensor: Tensor) -> Result<()> {
         let declared = self.output_type(i)?;
         if tensor.dtype() != declared {
@@ -316,6 +346,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// `INTERNAL` if there is no such output.
+    #[inline]
     pub fn set_value(&mut self, i: usize, value: Value) -> Result<()> {
         match self.outputs.get_mut(i) {
             Some(slot) => {
@@ -397,6 +428,7 @@ impl AsyncContext {
     }
 
     /// The number of inputs, lists expanded.
+    #[inline]
     pub fn num_inputs(&self) -> usize {
         self.inputs.len()
     }

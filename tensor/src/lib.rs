@@ -28,7 +28,7 @@ pub use handle::{ResourceHandle, Variant, VariantObject};
 pub use moving::Mover;
 pub use pool::memory_in_use;
 pub use proto::{decode_shape, encode_shape};
-pub use shape::{MAX_RANK, Shape};
+pub use shape::{MAX_RANK, SCALAR, Shape};
 pub use status::{Code, Result, Status, payload};
 pub use tensor::Tensor;
 

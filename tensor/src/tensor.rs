@@ -1,14 +1,20 @@
 //! The tensor.
 #![allow(unsafe_code)]
 
-use crate::{Buffer, DType, Element, ResourceHandle, Result, Shape, Variant, internal, invalid_argument};
+use crate::{Buffer, DType, Element, ResourceHandle, Result, Shape, Status, Variant, internal, invalid_argument};
 use bytes::Bytes;
 use std::fmt;
 use std::sync::Arc;
 
 /// An element type, a shape, and shared elements in row-major order.
+///
+/// It is one pointer wide: executors move values along edges far more often than kernels look into them. The pointer counts no
+/// weak references, so that asking whether it is alone costs a load.
 #[derive(Clone)]
-pub struct Tensor {
+pub struct Tensor(triomphe::Arc<Inner>);
+
+#[derive(Clone)]
+struct Inner {
     dtype: DType,
     shape: Shape,
     storage: Storage,
@@ -27,6 +33,19 @@ enum Storage {
 }
 
 impl Tensor {
+    fn new(dtype: DType, shape: Shape, storage: Storage) -> Tensor {
+        Tensor(triomphe::Arc::new(Inner { dtype, shape, storage }))
+    }
+
+    /// The storage for writing, if nobody else has this tensor.
+    #[inline]
+    fn storage_mut(&mut self) -> Result<&mut Storage> {
+        match triomphe::Arc::get_mut(&mut self.0) {
+            Some(inner) => Ok(&mut inner.storage),
+            None => Err(shared()),
+        }
+    }
+
     /// A tensor to be filled: numbers are arbitrary, truth values false, strings empty, handles and variants unset.
     ///
     /// # Errors
@@ -41,7 +60,7 @@ impl Tensor {
             DType::Bool => Storage::Plain { buffer: Buffer::zeroed(n)?, offset: 0 },
             _ => Storage::Plain { buffer: Buffer::allocate(byte_size(dtype, n)?)?, offset: 0 },
         };
-        Ok(Tensor { dtype, shape, storage })
+        Ok(Tensor::new(dtype, shape, storage))
     }
 
     /// A tensor of zeros, false, or empty strings.
@@ -93,7 +112,7 @@ impl Tensor {
     /// `INVALID_ARGUMENT` if their number does not fit the shape.
     pub fn from_strings(shape: Shape, values: Vec<Bytes>) -> Result<Tensor> {
         check_count(&shape, values.len())?;
-        Ok(Tensor { dtype: DType::String, shape, storage: Storage::Strings(Arc::new(values)) })
+        Ok(Tensor::new(DType::String, shape, Storage::Strings(Arc::new(values))))
     }
 
     /// A tensor of resource handles.
@@ -102,7 +121,7 @@ impl Tensor {
     /// `INVALID_ARGUMENT` if their number does not fit the shape.
     pub fn from_handles(shape: Shape, values: Vec<ResourceHandle>) -> Result<Tensor> {
         check_count(&shape, values.len())?;
-        Ok(Tensor { dtype: DType::Resource, shape, storage: Storage::Resources(Arc::new(values)) })
+        Ok(Tensor::new(DType::Resource, shape, Storage::Resources(Arc::new(values))))
     }
 
     /// A tensor of variants.
@@ -111,7 +130,7 @@ impl Tensor {
     /// `INVALID_ARGUMENT` if their number does not fit the shape.
     pub fn from_variants(shape: Shape, values: Vec<Variant>) -> Result<Tensor> {
         check_count(&shape, values.len())?;
-        Ok(Tensor { dtype: DType::Variant, shape, storage: Storage::Variants(Arc::new(values)) })
+        Ok(Tensor::new(DType::Variant, shape, Storage::Variants(Arc::new(values))))
     }
 
     /// A tensor of fixed-size elements over bytes in native order; shares them where their alignment allows.
@@ -124,11 +143,8 @@ impl Tensor {
         }
         let aligned = (bytes.as_ptr() as usize).is_multiple_of(dtype.size().min(16));
         if aligned && dtype != DType::Bool && bytes.len() >= 4096 {
-            return Ok(Tensor {
-                dtype,
-                shape,
-                storage: Storage::Plain { buffer: Buffer::from_bytes(bytes)?, offset: 0 },
-            });
+            let storage = Storage::Plain { buffer: Buffer::from_bytes(bytes)?, offset: 0 };
+            return Ok(Tensor::new(dtype, shape, storage));
         }
         let mut tensor = Tensor::alloc(dtype, shape)?;
         if let Some(target) = tensor.as_mut_bytes() {
@@ -142,28 +158,32 @@ impl Tensor {
     }
 
     /// The element type.
+    #[inline]
     pub fn dtype(&self) -> DType {
-        self.dtype
+        self.0.dtype
     }
 
     /// The shape.
+    #[inline]
     pub fn shape(&self) -> &Shape {
-        &self.shape
+        &self.0.shape
     }
 
     /// The number of elements.
+    #[inline]
     pub fn num_elements(&self) -> usize {
-        self.shape.num_elements()
+        self.0.shape.num_elements()
     }
 
     /// The elements.
     ///
     /// # Errors
     /// `INTERNAL` if the tensor is of another type.
+    #[inline]
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         let n = self.num_elements();
-        match &self.storage {
-            Storage::Plain { buffer, offset } if self.dtype == T::DTYPE => {
+        match &self.0.storage {
+            Storage::Plain { buffer, offset } if self.0.dtype == T::DTYPE => {
                 let bytes = buffer.as_slice().get(*offset..*offset + n * size_of::<T>()).ok_or_else(|| broken(self))?;
                 // SAFETY: the range holds n elements; constructors guarantee alignment to the element, and every pattern in the
                 // buffer is a value of T (see `Element`).
@@ -177,16 +197,17 @@ impl Tensor {
     ///
     /// # Errors
     /// `INTERNAL` if the tensor is of another type or its buffer is shared (see [`Tensor::is_unique`]).
+    #[inline]
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         let n = self.num_elements();
-        if self.dtype != T::DTYPE {
+        if self.0.dtype != T::DTYPE {
             return Err(wrong_type(self, T::DTYPE));
         }
-        match &mut self.storage {
+        match self.storage_mut()? {
             Storage::Plain { buffer, offset } => {
                 let range = *offset..*offset + n * size_of::<T>();
                 let bytes = buffer.as_mut_slice().and_then(|bytes| bytes.get_mut(range));
-                let bytes = bytes.ok_or_else(|| internal!("a shared tensor cannot be written to"))?;
+                let bytes = bytes.ok_or_else(shared)?;
                 // SAFETY: as in `as_slice`; the slice comes from the sole owner's mutable borrow.
                 Ok(unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), n) })
             }
@@ -196,9 +217,9 @@ impl Tensor {
 
     /// The bytes of fixed-size elements; `None` for strings, resources and variants.
     pub fn as_bytes(&self) -> Option<&[u8]> {
-        match &self.storage {
+        match &self.0.storage {
             Storage::Plain { buffer, offset } => {
-                buffer.as_slice().get(*offset..*offset + self.num_elements() * self.dtype.size())
+                buffer.as_slice().get(*offset..*offset + self.num_elements() * self.0.dtype.size())
             }
             _ => None,
         }
@@ -208,8 +229,8 @@ impl Tensor {
     ///
     /// The caller of this crate-internal function keeps booleans at 0 and 1.
     pub(crate) fn as_mut_bytes(&mut self) -> Option<&mut [u8]> {
-        let length = self.num_elements() * self.dtype.size();
-        match &mut self.storage {
+        let length = self.num_elements() * self.0.dtype.size();
+        match self.storage_mut().ok()? {
             Storage::Plain { buffer, offset } => buffer.as_mut_slice()?.get_mut(*offset..*offset + length),
             _ => None,
         }
@@ -224,7 +245,7 @@ impl Tensor {
         elements: std::ops::Range<usize>,
         fill: impl FnOnce(&mut [u8]) -> Result<()>,
     ) -> Result<()> {
-        let (dtype, size) = (self.dtype, self.dtype.size());
+        let (dtype, size) = (self.dtype(), self.dtype().size());
         let range = elements.start.saturating_mul(size)..elements.end.saturating_mul(size);
         let bytes = self.as_mut_bytes().and_then(|bytes| bytes.get_mut(range));
         let bytes = bytes.ok_or_else(|| internal!("elements to fill are out of range or shared"))?;
@@ -246,28 +267,28 @@ impl Tensor {
     pub fn copy_elements(&mut self, to: usize, source: &Tensor, from: std::ops::Range<usize>) -> Result<()> {
         let count = from.len();
         let bad = || internal!("elements to copy are out of range");
-        if self.dtype != source.dtype {
-            return Err(wrong_type(source, self.dtype));
+        if self.0.dtype != source.0.dtype {
+            return Err(wrong_type(source, self.0.dtype));
         }
-        let size = self.dtype.size();
+        let size = self.0.dtype.size();
         let end = to.checked_add(count).filter(|&end| end <= self.num_elements()).ok_or_else(bad)?;
-        match (&mut self.storage, &source.storage) {
+        match (self.storage_mut()?, &source.0.storage) {
             (Storage::Strings(to_all), Storage::Strings(from_all)) => {
-                let to_all = Arc::get_mut(to_all).ok_or_else(|| internal!("a shared tensor cannot be written to"))?;
+                let to_all = Arc::get_mut(to_all).ok_or_else(shared)?;
                 to_all[to..end].clone_from_slice(from_all.get(from).ok_or_else(bad)?);
             }
             (Storage::Resources(to_all), Storage::Resources(from_all)) => {
-                let to_all = Arc::get_mut(to_all).ok_or_else(|| internal!("a shared tensor cannot be written to"))?;
+                let to_all = Arc::get_mut(to_all).ok_or_else(shared)?;
                 to_all[to..end].clone_from_slice(from_all.get(from).ok_or_else(bad)?);
             }
             (Storage::Variants(to_all), Storage::Variants(from_all)) => {
-                let to_all = Arc::get_mut(to_all).ok_or_else(|| internal!("a shared tensor cannot be written to"))?;
+                let to_all = Arc::get_mut(to_all).ok_or_else(shared)?;
                 to_all[to..end].clone_from_slice(from_all.get(from).ok_or_else(bad)?);
             }
             _ => {
                 let from_bytes = source.as_bytes().ok_or_else(bad)?;
                 let from_bytes = from_bytes.get(from.start * size..from.end * size).ok_or_else(bad)?;
-                let to_bytes = self.as_mut_bytes().ok_or_else(|| internal!("a shared tensor cannot be written to"))?;
+                let to_bytes = self.as_mut_bytes().ok_or_else(shared)?;
                 to_bytes[to * size..end * size].copy_from_slice(from_bytes);
             }
         }
@@ -276,9 +297,9 @@ impl Tensor {
 
     /// The elements as one `Bytes` without a copy; `None` for strings, resources and variants.
     pub fn to_bytes(&self) -> Option<Bytes> {
-        match &self.storage {
+        match &self.0.storage {
             Storage::Plain { buffer, offset } => {
-                let length = self.num_elements() * self.dtype.size();
+                let length = self.num_elements() * self.0.dtype.size();
                 Some(Bytes::from_owner(buffer.clone()).slice(*offset..*offset + length))
             }
             _ => None,
@@ -290,7 +311,7 @@ impl Tensor {
     /// # Errors
     /// `INTERNAL` if the tensor is of another type.
     pub fn strings(&self) -> Result<&[Bytes]> {
-        match &self.storage {
+        match &self.0.storage {
             Storage::Strings(values) => Ok(values),
             _ => Err(wrong_type(self, DType::String)),
         }
@@ -301,10 +322,10 @@ impl Tensor {
     /// # Errors
     /// `INTERNAL` if the tensor is of another type or shared.
     pub fn strings_mut(&mut self) -> Result<&mut [Bytes]> {
-        match &mut self.storage {
+        match self.storage_mut()? {
             Storage::Strings(values) => match Arc::get_mut(values) {
                 Some(values) => Ok(values),
-                None => Err(internal!("a shared tensor cannot be written to")),
+                None => Err(shared()),
             },
             _ => Err(internal!("the tensor does not hold strings")),
         }
@@ -315,7 +336,7 @@ impl Tensor {
     /// # Errors
     /// `INTERNAL` if the tensor is of another type.
     pub fn handles(&self) -> Result<&[ResourceHandle]> {
-        match &self.storage {
+        match &self.0.storage {
             Storage::Resources(values) => Ok(values),
             _ => Err(wrong_type(self, DType::Resource)),
         }
@@ -326,7 +347,7 @@ impl Tensor {
     /// # Errors
     /// `INTERNAL` if the tensor is of another type.
     pub fn variants(&self) -> Result<&[Variant]> {
-        match &self.storage {
+        match &self.0.storage {
             Storage::Variants(values) => Ok(values),
             _ => Err(wrong_type(self, DType::Variant)),
         }
@@ -337,10 +358,10 @@ impl Tensor {
     /// # Errors
     /// `INTERNAL` if the tensor is of another type or shared.
     pub fn handles_mut(&mut self) -> Result<&mut [ResourceHandle]> {
-        match &mut self.storage {
+        match self.storage_mut()? {
             Storage::Resources(values) => match Arc::get_mut(values) {
                 Some(values) => Ok(values),
-                None => Err(internal!("a shared tensor cannot be written to")),
+                None => Err(shared()),
             },
             _ => Err(internal!("the tensor does not hold resource handles")),
         }
@@ -351,10 +372,10 @@ impl Tensor {
     /// # Errors
     /// `INTERNAL` if the tensor is of another type or shared.
     pub fn variants_mut(&mut self) -> Result<&mut [Variant]> {
-        match &mut self.storage {
+        match self.storage_mut()? {
             Storage::Variants(values) => match Arc::get_mut(values) {
                 Some(values) => Ok(values),
-                None => Err(internal!("a shared tensor cannot be written to")),
+                None => Err(shared()),
             },
             _ => Err(internal!("the tensor does not hold variants")),
         }
@@ -364,10 +385,11 @@ impl Tensor {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if there is not exactly one element, `INTERNAL` if the tensor is of another type.
+    #[inline]
     pub fn scalar_value<T: Element>(&self) -> Result<T> {
         match self.as_slice::<T>()? {
             [value] => Ok(*value),
-            _ => Err(invalid_argument!("expected a scalar, got a tensor of shape {}", self.shape)),
+            _ => Err(invalid_argument!("expected a scalar, got a tensor of shape {}", self.0.shape)),
         }
     }
 
@@ -376,7 +398,7 @@ impl Tensor {
     /// # Errors
     /// `INVALID_ARGUMENT` if the tensor is of another type.
     pub fn to_i64_vec(&self) -> Result<Vec<i64>> {
-        match self.dtype {
+        match self.0.dtype {
             DType::Int32 => Ok(self.as_slice::<i32>()?.iter().map(|&v| i64::from(v)).collect()),
             DType::Int64 => Ok(self.as_slice::<i64>()?.to_vec()),
             other => Err(invalid_argument!("expected an int32 or int64 tensor, got {other}")),
@@ -384,13 +406,15 @@ impl Tensor {
     }
 
     /// Whether nobody else refers to the elements, so that they may be overwritten.
+    #[inline]
     pub fn is_unique(&self) -> bool {
-        match &self.storage {
-            Storage::Plain { buffer, .. } => buffer.is_unique(),
-            Storage::Strings(values) => Arc::strong_count(values) == 1,
-            Storage::Resources(values) => Arc::strong_count(values) == 1,
-            Storage::Variants(values) => Arc::strong_count(values) == 1,
-        }
+        self.0.is_unique()
+            && match &self.0.storage {
+                Storage::Plain { buffer, .. } => buffer.is_unique(),
+                Storage::Strings(values) => Arc::strong_count(values) == 1,
+                Storage::Resources(values) => Arc::strong_count(values) == 1,
+                Storage::Variants(values) => Arc::strong_count(values) == 1,
+            }
     }
 
     /// This tensor, copied if its elements are shared, so that they may be overwritten.
@@ -406,7 +430,7 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::alloc`].
     pub fn deep_copy(&self) -> Result<Tensor> {
-        let mut copy = Tensor::alloc(self.dtype, self.shape.clone())?;
+        let mut copy = Tensor::alloc(self.0.dtype, self.0.shape.clone())?;
         copy.copy_elements(0, self, 0..self.num_elements())?;
         Ok(copy)
     }
@@ -425,7 +449,10 @@ impl Tensor {
     /// As [`Tensor::reshaped`].
     pub fn into_shape(mut self, shape: Shape) -> Result<Tensor> {
         check_count(&shape, self.num_elements())?;
-        self.shape = shape;
+        match triomphe::Arc::get_mut(&mut self.0) {
+            Some(inner) => inner.shape = shape,
+            None => return Ok(Tensor::new(self.dtype(), shape, self.0.storage.clone())),
+        }
         Ok(self)
     }
 
@@ -434,8 +461,9 @@ impl Tensor {
     /// # Errors
     /// `INVALID_ARGUMENT` if sizes or alignment do not fit, or one type has no fixed size or is `bool`.
     pub fn bitcast(&self, dtype: DType, shape: Shape) -> Result<Tensor> {
-        let bad =
-            || invalid_argument!("cannot bitcast {} of shape {} to {dtype} of shape {shape}", self.dtype, self.shape);
+        let bad = || {
+            invalid_argument!("cannot bitcast {} of shape {} to {dtype} of shape {shape}", self.0.dtype, self.0.shape)
+        };
         let from = self.as_bytes().ok_or_else(bad)?;
         if !dtype.is_fixed_size() || byte_size(dtype, shape.num_elements())? != from.len() {
             return Err(bad());
@@ -445,7 +473,7 @@ impl Tensor {
             _ if !(from.as_ptr() as usize).is_multiple_of(dtype.size().min(16)) => {
                 Tensor::from_bytes(dtype, shape, Bytes::copy_from_slice(from))
             }
-            _ => Ok(Tensor { dtype, shape, storage: self.storage.clone() }),
+            _ => Ok(Tensor::new(dtype, shape, self.0.storage.clone())),
         }
     }
 
@@ -454,24 +482,31 @@ impl Tensor {
     /// # Errors
     /// `INVALID_ARGUMENT` for a scalar or rows that do not exist.
     pub fn rows(&self, start: usize, count: usize) -> Result<Tensor> {
-        let fits = start.checked_add(count).is_some_and(|end| self.shape.rank() > 0 && end <= self.shape.dim(0));
+        let fits = start.checked_add(count).is_some_and(|end| self.0.shape.rank() > 0 && end <= self.0.shape.dim(0));
         if !fits {
-            return Err(invalid_argument!("rows {start} to {start}+{count} are out of range for shape {}", self.shape));
+            return Err(invalid_argument!(
+                "rows {start} to {start}+{count} are out of range for shape {}",
+                self.0.shape
+            ));
         }
-        let shape = self.shape.with_dim(0, count)?;
-        let row = self.shape.stride(0);
-        match &self.storage {
+        let shape = self.0.shape.with_dim(0, count)?;
+        let row = self.0.shape.stride(0);
+        match &self.0.storage {
             Storage::Plain { buffer, offset } => {
-                let offset = offset + start * row * self.dtype.size();
-                Ok(Tensor { dtype: self.dtype, shape, storage: Storage::Plain { buffer: buffer.clone(), offset } })
+                let offset = offset + start * row * self.0.dtype.size();
+                Ok(Tensor::new(self.dtype(), shape, Storage::Plain { buffer: buffer.clone(), offset }))
             }
             _ => {
-                let mut part = Tensor::alloc(self.dtype, shape)?;
+                let mut part = Tensor::alloc(self.0.dtype, shape)?;
                 part.copy_elements(0, self, start * row..(start + count) * row)?;
                 Ok(part)
             }
         }
     }
+}
+
+fn shared() -> Status {
+    internal!("a shared tensor cannot be written to")
 }
 
 fn objects<T: Clone + Default>(n: usize) -> Result<Vec<T>> {
@@ -495,17 +530,17 @@ fn check_count(shape: &Shape, count: usize) -> Result<()> {
     }
 }
 
-fn wrong_type(tensor: &Tensor, wanted: DType) -> crate::Status {
-    internal!("expected a {wanted} tensor, got {}", tensor.dtype)
+fn wrong_type(tensor: &Tensor, wanted: DType) -> Status {
+    internal!("expected a {wanted} tensor, got {}", tensor.dtype())
 }
 
-fn broken(tensor: &Tensor) -> crate::Status {
-    internal!("the buffer is too small for a {} tensor of shape {}", tensor.dtype, tensor.shape)
+fn broken(tensor: &Tensor) -> Status {
+    internal!("the buffer is too small for a {} tensor of shape {}", tensor.dtype(), tensor.shape())
 }
 
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tensor<{} {}>", self.dtype, self.shape)
+        write!(f, "Tensor<{} {}>", self.0.dtype, self.0.shape)
     }
 }
 

@@ -1,13 +1,13 @@
 //! Slices as Python writes them: `x[1:, ::-1, tf.newaxis, ..., 3]`.
 
 use crate::args::integers;
-use crate::types::{BASIC, FLOAT8, OBJECTS, QUANTIZED_8_32, union};
+use crate::types::{FLOAT8, OBJECTS, QUANTIZED_8_32, union};
 use crate::walk::{Dims, Walk, strides_of};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
-use graphmill_tensor::{Result, Shape, Tensor, invalid_argument};
+use graphmill_tensor::{DType, Result, Shape, Tensor, invalid_argument};
 
 pub(crate) fn register(registry: &mut Registry) {
-    let types = union(&[BASIC, FLOAT8, QUANTIZED_8_32, OBJECTS]);
+    let types = union(&[DType::NUMBERS_AND_BOOL, FLOAT8, QUANTIZED_8_32, OBJECTS]);
     registry.op("StridedSlice").types("T", &types).kernel(|c| Ok(StridedSlice(Masks::new(c)?)));
     registry.op("StridedSliceGrad").types("T", &types).kernel(|c| Ok(StridedSliceGrad(Masks::new(c)?)));
     registry.op("TensorStridedSliceUpdate").types("T", &types).kernel(|c| Ok(StridedSliceUpdate(Masks::new(c)?)));

@@ -141,11 +141,7 @@ pub(crate) fn restore(
     expected: DType,
 ) -> Result<Tensor> {
     let Some((dtype, shape)) = reader.dtype_and_shape(name) else {
-        return Err(not_found!(
-            "Tensor name \"{}\" not found in checkpoint files {}",
-            text(name),
-            pattern.display()
-        ));
+        return Err(not_found!("Tensor name \"{}\" not found in checkpoint files {}", text(name), pattern.display()));
     };
     if dtype != expected {
         return Err(invalid_argument!(

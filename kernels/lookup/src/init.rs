@@ -75,7 +75,7 @@ impl Kernel for Initialize {
                 values.num_elements()
             ));
         }
-        table.initialize(keys, values)
+        table.initialize_with(keys, values)
     }
 }
 

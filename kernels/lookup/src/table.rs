@@ -85,6 +85,16 @@ impl Table {
         keys_of(tensor, self.key_shape.num_elements())
     }
 
+    /// The keys for a dense table, of which there is a vector or one.
+    fn dense_keys(&self, tensor: &Tensor) -> Result<Vec<Key>> {
+        let count = tensor.shape().dim(0);
+        if count.checked_mul(self.key_shape.num_elements()) != Some(tensor.num_elements()) {
+            let dims: Vec<usize> = std::iter::once(count).chain(self.key_shape.dims().iter().copied()).collect();
+            return Err(invalid_argument!("Expected key shape {} got {}", Shape::from_dims(&dims)?, tensor.shape()));
+        }
+        self.keys(tensor)
+    }
+
     /// The values of some keys; `default` where there is none.
     ///
     /// # Errors
@@ -105,7 +115,7 @@ impl Table {
             Body::Fixed { initialized: false, .. } => return Err(failed_precondition!("Table not initialized.")),
             Body::Fixed { rows, .. } | Body::Mutable(rows) => rows,
             Body::Dense(dense) => {
-                let keys = self.keys(keys)?;
+                let keys = self.dense_keys(keys)?;
                 let mut out = Tensor::alloc(self.value_dtype, shape)?;
                 dense.find(&keys, &mut out, default)?;
                 return Ok(out);
@@ -135,7 +145,7 @@ impl Table {
                 }
                 Ok(())
             }
-            Body::Dense(dense) => dense.insert(self.keys(keys)?, values),
+            Body::Dense(dense) => dense.insert(self.dense_keys(keys)?, values),
         }
     }
 
@@ -154,7 +164,7 @@ impl Table {
                 self.keys(keys)?.iter().for_each(|key| rows.remove(key));
                 Ok(())
             }
-            Body::Dense(dense) => dense.remove(&self.keys(keys)?),
+            Body::Dense(dense) => dense.remove(&self.dense_keys(keys)?),
         }
     }
 
@@ -188,6 +198,17 @@ impl Table {
                 return Ok(());
             }
             Body::Dense(dense) => return dense.import(keys, values),
+        }
+        self.initialize_with(keys, values)
+    }
+
+    /// Fills a table that is filled once, with what must not be nothing.
+    ///
+    /// # Errors
+    /// As [`Table::initialize`]; also `INVALID_ARGUMENT` if there are no keys.
+    pub fn initialize_with(&self, keys: &Tensor, values: &Tensor) -> Result<()> {
+        if keys.num_elements() == 0 {
+            return Err(invalid_argument!("keys and values cannot be empty tensors."));
         }
         self.initialize(keys, values)
     }

@@ -1,6 +1,6 @@
 //! Keys and values from the lines of a text file.
 
-use graphmill_tensor::{Bytes, Code, DType, Result, Shape, Status, Tensor, invalid_argument};
+use graphmill_tensor::{Bytes, Code, DType, Result, Shape, Status, Tensor, invalid_argument, out_of_range};
 use std::fs;
 use std::io::ErrorKind;
 
@@ -36,7 +36,8 @@ impl TextFile<'_> {
     /// The keys and values of the lines.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for an empty line, too few columns, fields that are not numbers, or too few lines.
+    /// `INVALID_ARGUMENT` for an empty line, too few columns, fields that are not numbers, or too few lines; `OUT_OF_RANGE` for an
+    /// empty file.
     pub fn read(&self, key_dtype: DType, value_dtype: DType) -> Result<(Tensor, Tensor)> {
         let content = fs::read(self.name).map_err(|error| file_error(self.name, &error))?;
         let content = Bytes::from(content);
@@ -66,6 +67,9 @@ impl TextFile<'_> {
         }
         if let Some(size) = self.vocab_size.filter(|&size| size != lines) {
             return Err(invalid_argument!("Invalid vocab_size in {}: expected {size} but got {lines}", self.name));
+        }
+        if lines == 0 {
+            return Err(out_of_range!("eof"));
         }
         Ok((keys.into_tensor()?, values.into_tensor()?))
     }

@@ -206,7 +206,7 @@ impl<T: Element> Kernel for ApproximateEqual<T> {
         let mut out = ctx.alloc_output(0, a.shape().clone())?;
         let (a, b) = (a.as_slice::<T>()?, b.as_slice::<T>()?);
         ctx.parallel_chunks(out.as_mut_slice()?, 1, PLAIN, |range, part| {
-            (self.body)(&a[range.clone()], &b[range], part);
+            self.body.each(&a[range.clone()], &b[range], part);
         });
         ctx.set_output(0, out)
     }

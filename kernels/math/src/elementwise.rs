@@ -1,8 +1,8 @@
 //! The engine of elementwise ops: operands, broadcasting, reuse of an input's memory, splitting over threads.
 
-use crate::isa::{Map1, Map2};
+use crate::isa::{Function2, Map1, Map2};
 use graphmill_runtime::{Context, Kernel};
-use graphmill_tensor::{Broadcast, Element, Result, Shape, Tensor, invalid_argument, unimplemented_op};
+use graphmill_tensor::{Broadcast, Element, Result, SCALAR, Shape, Tensor, invalid_argument, unimplemented_op};
 
 /// Elements that in-place loops and repeated operands are processed at a time: few enough to stay in the first-level cache.
 const BLOCK: usize = 256;
@@ -87,9 +87,9 @@ impl<T: Element> Binary<T> {
         if let Some(check) = self.check {
             check(&[b])?;
         }
-        let (mut out, _) = ctx.reuse_or_alloc(&[0, 1], 0, &Shape::scalar())?;
-        (self.body)(&[a], &[b], out.as_mut_slice::<T>()?);
-        ctx.set_output(0, out)
+        let value = self.body.one(a, b);
+        ctx.overwrite(&[0, 1], 0, &SCALAR)?.as_mut_slice::<T>()?.fill(value);
+        Ok(())
     }
 }
 
@@ -124,7 +124,7 @@ impl<T: Element> Kernel for Binary<T> {
                     Some(values) if plan.repeats(i) => Operand::One(values[at[i]]),
                     Some(_) => Operand::Each(at[i]),
                 };
-                run_binary(&self.body, a, b, operand(&a, 0), operand(&b, 1), part);
+                run_binary(self.body.as_ref(), a, b, operand(&a, 0), operand(&b, 1), part);
             });
         });
         ctx.set_output(0, out)
@@ -142,7 +142,7 @@ enum Operand<T> {
 }
 
 fn run_binary<T: Element>(
-    body: &Map2<T, T>,
+    body: &dyn Function2<T, T>,
     a: Option<&[T]>,
     b: Option<&[T]>,
     run_a: Operand<T>,
@@ -152,36 +152,40 @@ fn run_binary<T: Element>(
     let n = y.len();
     let (a, b) = (a.unwrap_or(&[]), b.unwrap_or(&[]));
     match (run_a, run_b) {
-        (Operand::Each(i), Operand::Each(j)) => body(&a[i..i + n], &b[j..j + n], y),
+        (Operand::Each(i), Operand::Each(j)) => body.each(&a[i..i + n], &b[j..j + n], y),
         (Operand::Each(i), Operand::One(v)) => {
-            repeated(v, y, |at, v, y| body(&a[i + at..i + at + y.len()], v, y));
+            repeated(v, y, |at, v, y| body.each(&a[i + at..i + at + y.len()], v, y));
         }
         (Operand::One(v), Operand::Each(j)) => {
-            repeated(v, y, |at, v, y| body(v, &b[j + at..j + at + y.len()], y));
+            repeated(v, y, |at, v, y| body.each(v, &b[j + at..j + at + y.len()], y));
         }
         (Operand::One(v), Operand::One(w)) => {
             if let Some((first, rest)) = y.split_first_mut() {
-                body(&[v], &[w], std::slice::from_mut(first));
+                body.each(&[v], &[w], std::slice::from_mut(first));
                 rest.fill(*first);
             }
         }
         (Operand::Output, Operand::Each(j)) => {
             let mut at = j;
             in_place(y, |x, y| {
-                body(x, &b[at..at + y.len()], y);
+                body.each(x, &b[at..at + y.len()], y);
                 at += y.len();
             });
         }
         (Operand::Each(i), Operand::Output) => {
             let mut at = i;
             in_place(y, |x, y| {
-                body(&a[at..at + y.len()], x, y);
+                body.each(&a[at..at + y.len()], x, y);
                 at += y.len();
             });
         }
-        (Operand::Output, Operand::One(v)) => repeated(v, y, |_, v, y| in_place(y, |x, y| body(x, &v[..y.len()], y))),
-        (Operand::One(v), Operand::Output) => repeated(v, y, |_, v, y| in_place(y, |x, y| body(&v[..y.len()], x, y))),
-        (Operand::Output, Operand::Output) => in_place(y, |x, y| body(x, x, y)),
+        (Operand::Output, Operand::One(v)) => {
+            repeated(v, y, |_, v, y| in_place(y, |x, y| body.each(x, &v[..y.len()], y)))
+        }
+        (Operand::One(v), Operand::Output) => {
+            repeated(v, y, |_, v, y| in_place(y, |x, y| body.each(&v[..y.len()], x, y)))
+        }
+        (Operand::Output, Operand::Output) => in_place(y, |x, y| body.each(x, x, y)),
     }
 }
 
@@ -235,6 +239,10 @@ impl<T: Element, U: Element> Compare<T, U> {
 impl<T: Element, U: Element> Kernel for Compare<T, U> {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
         let (a, b) = (ctx.input(0)?, ctx.input(1)?);
+        if a.shape().is_scalar() && b.shape().is_scalar() {
+            let value = self.body.one(a.scalar_value::<T>()?, b.scalar_value::<T>()?);
+            return ctx.set_scalar(0, value);
+        }
         let plan = match (Plan::new(a.shape(), b.shape()), self.on_mismatch) {
             (Err(error), Some(value)) if error.message().starts_with("Incompatible shapes") => {
                 return ctx.set_scalar(0, value);
@@ -249,15 +257,15 @@ impl<T: Element, U: Element> Kernel for Compare<T, U> {
                 let y = &mut part[run.start - base..run.end - base];
                 let (i, j, n) = (at[0], at[1], y.len());
                 match (plan.repeats(0), plan.repeats(1)) {
-                    (false, false) => (self.body)(&a[i..i + n], &b[j..j + n], y),
+                    (false, false) => self.body.each(&a[i..i + n], &b[j..j + n], y),
                     (false, true) => {
-                        repeated(b[j], y, |at, v, y| (self.body)(&a[i + at..i + at + y.len()], v, y));
+                        repeated(b[j], y, |at, v, y| self.body.each(&a[i + at..i + at + y.len()], v, y));
                     }
                     (true, false) => {
-                        repeated(a[i], y, |at, v, y| (self.body)(v, &b[j + at..j + at + y.len()], y));
+                        repeated(a[i], y, |at, v, y| self.body.each(v, &b[j + at..j + at + y.len()], y));
                     }
                     (true, true) => repeated(a[i], y, |_, v, y| {
-                        repeated(b[j], y, |at, w, y| (self.body)(&v[at..at + y.len()], w, y));
+                        repeated(b[j], y, |at, w, y| self.body.each(&v[at..at + y.len()], w, y));
                     }),
                 }
             });
@@ -363,18 +371,18 @@ impl<T: Element> Kernel for Paired<T> {
         match taken {
             None => {
                 let (a, b) = (other(0)?, other(1)?);
-                ctx.parallel_chunks(y, 1, self.cost, |range, part| (self.body)(&a[range.clone()], &b[range], part));
+                ctx.parallel_chunks(y, 1, self.cost, |range, part| self.body.each(&a[range.clone()], &b[range], part));
             }
             Some(0) => {
                 let b = other(1)?;
                 ctx.parallel_chunks(y, 1, self.cost, |range, part| {
-                    run_binary(&self.body, None, Some(b), Operand::Output, Operand::Each(range.start), part);
+                    run_binary(self.body.as_ref(), None, Some(b), Operand::Output, Operand::Each(range.start), part);
                 });
             }
             Some(_) => {
                 let a = other(0)?;
                 ctx.parallel_chunks(y, 1, self.cost, |range, part| {
-                    run_binary(&self.body, Some(a), None, Operand::Each(range.start), Operand::Output, part);
+                    run_binary(self.body.as_ref(), Some(a), None, Operand::Each(range.start), Operand::Output, part);
                 });
             }
         }

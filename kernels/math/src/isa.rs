@@ -93,8 +93,17 @@ impl<T, U, F: Fn(T) -> U + Copy + Send + Sync + 'static> Scalar1<T, U> for F {
 
 /// A loop over one operand.
 pub(crate) type Map1<T, U> = Box<dyn Fn(&[T], &mut [U]) + Send + Sync>;
-/// A loop over two operands of the same length.
-pub(crate) type Map2<T, U> = Box<dyn Fn(&[T], &[T], &mut [U]) + Send + Sync>;
+/// A function of two elements.
+pub(crate) type Map2<T, U> = Box<dyn Function2<T, U>>;
+
+/// A function of two elements, with its loop.
+pub(crate) trait Function2<T, U>: Send + Sync {
+    /// The value for a pair.
+    fn one(&self, a: T, b: T) -> U;
+
+    /// The values for operands of the same length.
+    fn each(&self, a: &[T], b: &[T], y: &mut [U]);
+}
 
 struct Loop1<'a, T, U, F> {
     x: &'a [T],
@@ -138,7 +147,19 @@ pub(crate) fn map1<T: Copy + 'static, U: 'static>(f: impl Scalar1<T, U>) -> Map1
 
 /// The loop of a function of two elements, compiled for each instruction set.
 pub(crate) fn map2<T: Copy + 'static, U: 'static>(f: impl Fn(T, T) -> U + Copy + Send + Sync + 'static) -> Map2<T, U> {
-    Box::new(move |a, b, y| vectorised(Loop2 { a, b, y, f }))
+    Box::new(Vectors(f))
+}
+
+struct Vectors<F>(F);
+
+impl<T: Copy, U, F: Fn(T, T) -> U + Copy + Send + Sync> Function2<T, U> for Vectors<F> {
+    fn one(&self, a: T, b: T) -> U {
+        (self.0)(a, b)
+    }
+
+    fn each(&self, a: &[T], b: &[T], y: &mut [U]) {
+        vectorised(Loop2 { a, b, y, f: self.0 });
+    }
 }
 
 /// The loop of a function that calls into a library, where vectors gain nothing.
@@ -152,9 +173,19 @@ pub(crate) fn call1<T: Copy + 'static, U: 'static>(f: impl Fn(T) -> U + Copy + S
 
 /// As [`call1`] for two operands.
 pub(crate) fn call2<T: Copy + 'static, U: 'static>(f: impl Fn(T, T) -> U + Copy + Send + Sync + 'static) -> Map2<T, U> {
-    Box::new(move |a, b, y| {
+    Box::new(Calls(f))
+}
+
+struct Calls<F>(F);
+
+impl<T: Copy, U, F: Fn(T, T) -> U + Send + Sync> Function2<T, U> for Calls<F> {
+    fn one(&self, a: T, b: T) -> U {
+        (self.0)(a, b)
+    }
+
+    fn each(&self, a: &[T], b: &[T], y: &mut [U]) {
         for ((y, &a), &b) in y.iter_mut().zip(a).zip(b) {
-            *y = f(a, b);
+            *y = (self.0)(a, b);
         }
-    })
+    }
 }

@@ -10,6 +10,7 @@ mod pool;
 mod simd;
 mod softmax;
 mod top_k;
+mod volume;
 mod window;
 
 use graphmill_runtime::Registry;

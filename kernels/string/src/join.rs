@@ -56,7 +56,7 @@ impl Kernel for StringJoin {
     }
 }
 
-/// Joins along some dimensions, in the order in which they are given.
+/// Joins along some dimensions, of which the one given first changes fastest.
 struct ReduceJoin {
     separator: Vec<u8>,
     keep_dims: bool,
@@ -104,6 +104,7 @@ impl Kernel for ReduceJoin {
             .map(|axis| if kept.contains(&axis) { shape.dim(axis) } else { 1 })
             .collect();
         let strings = input.strings()?;
+        reduced.reverse();
         let inner = offsets(&reduced, shape);
         let joined = offsets(&kept, shape)
             .into_iter()

@@ -225,6 +225,12 @@ fn escape(chars: &[char], at: usize, in_class: bool, out: &mut String) -> Result
         'A' | 'z' | 'a' | 'f' | 'n' | 'r' | 't' | 'v' | 'x' | 'p' | 'P' => {
             out.push('\\');
             out.push(c);
+            // The name of a class, or the number of a character, comes in braces.
+            if matches!(c, 'p' | 'P' | 'x') && chars.get(at + 1) == Some(&'{') {
+                let length = chars[at + 1..].iter().position(|&c| c == '}').map_or(0, |end| end + 1);
+                out.extend(&chars[at + 1..at + 1 + length]);
+                return Ok(at + 1 + length);
+            }
         }
         c if c.is_ascii_alphanumeric() => return Err(format!("invalid escape sequence: \\{c}")),
         '<' | '>' => out.push(c),
@@ -263,6 +269,7 @@ mod tests {
         assert!(full("\\d+", "12") && !full("\\d", "\u{0663}"));
         assert!(full("\\Qa.b\\E+", "a.bb"));
         assert!(full("\\<\\>", "<>"));
+        assert!(full("\\p{Ll}\\x{41}", "aA"));
         assert!(!full("a|ab", "abc") && full("a|ab", "ab"));
         let error = Pattern::new(b"A[").err().unwrap();
         assert_eq!(error.message(), "Invalid pattern: A[, error: missing ]: [");

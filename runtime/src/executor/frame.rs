@@ -20,7 +20,7 @@ pub(crate) const LIVE: u32 = 1 << 31;
 pub(crate) const FIRED: u32 = 1 << 30;
 
 /// One iteration of a frame: a slab of counters and input values for the frame's nodes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Iteration {
     pub states: Vec<NodeState>,
     pub values: Vec<Value>,
@@ -28,16 +28,15 @@ pub(crate) struct Iteration {
     pub outstanding: usize,
     /// Child frames that are alive: static frame, instance.
     pub children: SmallVec<[(u32, u32); 1]>,
+    /// The instance of the frame.
+    pub frame: u32,
+    /// Its number in the frame.
+    pub number: u64,
 }
 
 impl Iteration {
     pub fn new(info: &FrameInfo) -> Iteration {
-        Iteration {
-            states: info.initial.clone(),
-            values: vec![Value::None; info.slots],
-            outstanding: 0,
-            children: SmallVec::new(),
-        }
+        Iteration { states: info.initial.clone(), values: vec![Value::None; info.slots], ..Iteration::default() }
     }
 
     /// Makes a used slab as good as new. Inputs of nodes that never ran are dropped.
@@ -48,7 +47,8 @@ impl Iteration {
         self.children.clear();
     }
 
-    fn is_done(&self) -> bool {
+    /// Whether nothing is left to do in it.
+    pub fn is_done(&self) -> bool {
         self.outstanding == 0 && self.children.is_empty()
     }
 }
@@ -61,10 +61,10 @@ pub(crate) type Waiting = (u32, SmallVec<[Value; 1]>, bool);
 pub(crate) struct FrameInstance {
     /// The static frame.
     pub info: u32,
-    /// Instance and iteration that entered it; of the root, itself.
-    pub parent: (u32, u64),
+    /// The iteration that entered it; of the root, its own.
+    pub parent: u32,
     /// Live iterations, oldest first.
-    pub iterations: VecDeque<Iteration>,
+    pub iterations: VecDeque<u32>,
     /// Number of the oldest live iteration.
     pub base: u64,
     /// `Enter` nodes that have not delivered yet.
@@ -78,19 +78,28 @@ pub(crate) struct FrameInstance {
 }
 
 impl FrameInstance {
-    /// Number of the newest iteration.
-    pub fn newest(&self) -> u64 {
-        (self.base + self.iterations.len() as u64).saturating_sub(1)
+    /// An execution of a static frame, without iterations yet.
+    pub fn new(info: u32, parent: u32, enters: u32) -> FrameInstance {
+        FrameInstance {
+            info,
+            parent,
+            iterations: VecDeque::new(),
+            base: 0,
+            missing_enters: enters,
+            constants: Vec::new(),
+            next: Vec::new(),
+            dead_exits: Vec::new(),
+        }
     }
 
-    #[inline]
-    pub fn iteration(&mut self, number: u64) -> Option<&mut Iteration> {
+    /// The live iteration of this number.
+    pub fn iteration(&self, number: u64) -> Option<u32> {
         let index = usize::try_from(number.checked_sub(self.base)?).ok()?;
-        self.iterations.get_mut(index)
+        self.iterations.get(index).copied()
     }
 
-    /// Whether the oldest iteration has nothing left to do. The first one also waits for every `Enter`.
-    pub fn oldest_is_done(&self) -> bool {
-        self.iterations.front().is_some_and(Iteration::is_done) && (self.base > 0 || self.missing_enters == 0)
+    /// Whether the oldest iteration may go once it has nothing left to do: the first one waits for every `Enter`.
+    pub fn may_retire(&self) -> bool {
+        self.base > 0 || self.missing_enters == 0
     }
 }

@@ -35,7 +35,7 @@ pub struct Port {
 pub struct Program {
     pub(crate) nodes: Vec<ProgramNode>,
     pub(crate) data_edges: Vec<DataEdge>,
-    pub(crate) control_edges: Vec<ControlEdge>,
+    pub(crate) control_edges: Vec<Target>,
     pub(crate) frames: Vec<FrameInfo>,
     /// Nodes without inputs; they are all in the root frame.
     pub(crate) roots: Vec<u32>,
@@ -84,18 +84,35 @@ pub(crate) enum Action {
     Fetch(usize),
 }
 
+/// A node that an edge leads to, with what delivery needs to know of it.
 #[derive(Clone, Copy)]
-pub(crate) struct DataEdge {
-    pub output: u32,
+pub(crate) struct Target {
     pub node: u32,
-    pub slot: u32,
-    /// Whether this is the last edge of its output, which takes the value instead of sharing it.
-    pub last: bool,
+    /// As [`ProgramNode::state`].
+    pub state: u32,
+    pub is_merge: bool,
+    /// Whether the node runs though inputs of it are dead, as `ControlTrigger` does.
+    pub runs_dead: bool,
+}
+
+impl Target {
+    fn of(id: NodeId, node: &ProgramNode) -> Target {
+        Target {
+            node: id.0,
+            state: node.state,
+            is_merge: node.flow == Flow::Merge,
+            runs_dead: node.flow == Flow::ControlTrigger,
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct ControlEdge {
-    pub node: u32,
+pub(crate) struct DataEdge {
+    pub target: Target,
+    pub output: u32,
+    pub slot: u32,
+    /// Whether this is the last edge of its output, which takes the value instead of sharing it.
+    pub last: bool,
 }
 
 /// What is fixed about a frame.
@@ -154,6 +171,11 @@ impl Program {
         builder.functions = Some(functions);
         builder.function = Some(Arc::from(name));
         builder.build()
+    }
+
+    /// The device that it runs on.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
     }
 
     /// Where tensors enter.
@@ -383,17 +405,18 @@ impl<'a> Builder<'a> {
         Ok(kernel)
     }
 
-    fn edges(&self, nodes: &mut [ProgramNode]) -> (Vec<DataEdge>, Vec<ControlEdge>) {
+    fn edges(&self, nodes: &mut [ProgramNode]) -> (Vec<DataEdge>, Vec<Target>) {
         let mut data: Vec<Vec<DataEdge>> = vec![Vec::new(); nodes.len()];
-        let mut control: Vec<Vec<ControlEdge>> = vec![Vec::new(); nodes.len()];
+        let mut control: Vec<Vec<Target>> = vec![Vec::new(); nodes.len()];
         for (id, node) in self.graph.nodes() {
-            let first = nodes[id.index()].inputs.start;
-            for (slot, endpoint) in (first..).zip(&node.inputs) {
-                let edge = DataEdge { output: endpoint.slot, node: id.0, slot, last: false };
+            let made = &nodes[id.index()];
+            let target = Target::of(id, made);
+            for (slot, endpoint) in (made.inputs.start..).zip(&node.inputs) {
+                let edge = DataEdge { target, output: endpoint.slot, slot, last: false };
                 data[endpoint.node.index()].push(edge);
             }
             for source in &node.control_inputs {
-                control[source.index()].push(ControlEdge { node: id.0 });
+                control[source.index()].push(target);
             }
         }
         let mut data_edges = Vec::new();

@@ -1,7 +1,8 @@
 //! One run of a program.
 
 use crate::denormals::FlushDenormals;
-use crate::executor::frame::FrameInstance;
+use crate::executor::frame::{FrameInstance, Iteration};
+use crate::executor::partial::PartialRun;
 use crate::executor::program::{Action, Program, ProgramNode};
 use crate::executor::threads::Threads;
 use crate::{AnyKernel, AsyncContext, Context, Kernel, Outputs, Step, Value};
@@ -31,15 +32,28 @@ pub(crate) struct Run {
     threads: Arc<Threads>,
     state: Mutex<State>,
     inbox: Mutex<Inbox>,
+    /// Where feeds come from and fetches go, if not all at once.
+    partial: Option<PartialRun>,
 }
 
 /// A node that is ready in an iteration of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Task {
     pub node: u32,
-    pub frame: u32,
-    pub iteration: u64,
-    pub dead: bool,
+    /// The iteration, which lives at least as long as the task.
+    pub slab: u32,
+    /// 1 if the node is dead. A byte here would be read as part of a word right after it was written, for which processors wait.
+    dead: u32,
+}
+
+impl Task {
+    pub fn new(node: u32, slab: u32, dead: bool) -> Task {
+        Task { node, slab, dead: u32::from(dead) }
+    }
+
+    pub fn is_dead(self) -> bool {
+        self.dead != 0
+    }
 }
 
 struct Inbox {
@@ -52,6 +66,10 @@ struct Inbox {
 pub(crate) struct State {
     pub ready: Vec<Task>,
     pub frames: Vec<Option<FrameInstance>>,
+    /// Iterations of all frames; that of the root is the first.
+    pub slabs: Vec<Iteration>,
+    /// Places in `slabs` of iterations that have ended.
+    pub free_slabs: Vec<u32>,
     /// Kernels that are out: handed over, or asynchronous.
     in_flight: usize,
     feeds: Vec<Value>,
@@ -71,29 +89,46 @@ impl Run {
         done: Done,
         slice: Option<Duration>,
     ) {
-        let root = FrameInstance {
-            info: 0,
-            parent: (0, 0),
-            iterations: std::iter::once(program.frames[0].take_slab()).collect(),
-            base: 0,
-            missing_enters: 0,
-            constants: Vec::new(),
-            next: Vec::new(),
-            dead_exits: Vec::new(),
-        };
+        let feeds = feeds.into_iter().map(Value::Tensor).collect();
+        Run::begin(threads, program, step, feeds, None, done, slice);
+    }
+
+    /// As [`Run::start`] on the executor's threads, where `partial` has the feeds.
+    pub fn start_partial(
+        threads: &Arc<Threads>,
+        program: &Arc<Program>,
+        step: Arc<Step>,
+        partial: PartialRun,
+        done: Done,
+    ) {
+        Run::begin(threads, program, step, Vec::new(), Some(partial), done, None);
+    }
+
+    fn begin(
+        threads: &Arc<Threads>,
+        program: &Arc<Program>,
+        step: Arc<Step>,
+        feeds: Vec<Value>,
+        partial: Option<PartialRun>,
+        done: Done,
+        slice: Option<Duration>,
+    ) {
         let mut state = State {
             ready: Vec::with_capacity(program.roots.len() + 16),
-            frames: vec![Some(root)],
+            frames: vec![Some(FrameInstance::new(0, 0, 0))],
+            slabs: Vec::with_capacity(1),
+            free_slabs: Vec::new(),
             in_flight: 0,
-            feeds: feeds.into_iter().map(Value::Tensor).collect(),
+            feeds,
             fetches: vec![Value::None; program.fetches().len()],
             error: None,
             done: Some(done),
-            measure: program.should_measure(),
+            measure: program.should_measure() || step.trace().is_some(),
             busy: Duration::ZERO,
         };
+        state.add_iteration(program, 0);
         for &node in &program.roots {
-            state.make_ready(Task { node, frame: 0, iteration: 0, dead: false });
+            state.make_ready(Task::new(node, 0, false));
         }
         let run = Arc::new(Run {
             program: program.clone(),
@@ -101,6 +136,7 @@ impl Run {
             threads: threads.clone(),
             state: Mutex::new(state),
             inbox: Mutex::new(Inbox { completions: Vec::new(), driven: true }),
+            partial,
         });
         match slice {
             Some(slice) => {
@@ -196,7 +232,7 @@ impl Run {
         }
         let program = &self.program;
         let node = &program.nodes[task.node as usize];
-        if task.dead {
+        if task.is_dead() {
             if let Action::Fetch(index) = node.action {
                 return state.fail(self.dead_fetch(index));
             }
@@ -204,6 +240,11 @@ impl Run {
         }
         match &node.action {
             Action::Feed(index) => {
+                if let Some(partial) = &self.partial {
+                    state.in_flight += 1;
+                    let run = self.clone();
+                    return partial.when_fed(*index, Box::new(move |outcome| run.complete(task, outcome)));
+                }
                 let mut outputs: Outputs = smallvec![std::mem::take(&mut state.feeds[*index])];
                 state.propagate(program, task, node, &mut outputs);
             }
@@ -212,7 +253,12 @@ impl Run {
                     dereference(node, inputs)?;
                     Ok(inputs.first_mut().map(std::mem::take).unwrap_or_default())
                 }) {
-                    Ok(value) => state.fetches[*index] = value,
+                    Ok(value) => {
+                        if let (Some(partial), Value::Tensor(tensor)) = (&self.partial, &value) {
+                            partial.fetched(*index, tensor.clone());
+                        }
+                        state.fetches[*index] = value;
+                    }
                     Err(error) => return state.fail(program.at_node(error, node)),
                 }
                 state.propagate(program, task, node, &mut []);
@@ -248,18 +294,30 @@ impl Run {
     }
 
     fn compute(&self, state: &mut State, task: Task, node: &ProgramNode, kernel: &dyn Kernel) {
+        if node.outputs == 1 {
+            self.compute_into(state, task, node, kernel, &mut [Value::None]);
+        } else {
+            let mut outputs: Outputs = smallvec![Value::None; node.outputs as usize];
+            self.compute_into(state, task, node, kernel, &mut outputs);
+        }
+    }
+
+    fn compute_into(
+        &self,
+        state: &mut State,
+        task: Task,
+        node: &ProgramNode,
+        kernel: &dyn Kernel,
+        outputs: &mut [Value],
+    ) {
         let measure = state.measure;
-        let mut outputs: Outputs = match node.outputs {
-            1 => smallvec![Value::None],
-            n => smallvec![Value::None; n as usize],
-        };
         let outcome = state.inputs(task, node).and_then(|inputs| {
-            let outcome = self.call(node, kernel, inputs, &mut outputs, measure);
+            let outcome = self.call(node, kernel, inputs, outputs, measure);
             inputs.iter_mut().for_each(|value| *value = Value::None);
             outcome
         });
         match outcome {
-            Ok(()) => state.propagate(&self.program, task, node, &mut outputs),
+            Ok(()) => state.propagate(&self.program, task, node, outputs),
             Err(error) => self.settle(state, task, Err(error)),
         }
     }
@@ -283,6 +341,9 @@ impl Run {
             let cost = u32::try_from(started.elapsed().as_nanos()).unwrap_or(u32::MAX);
             let before = node.cost.load(Relaxed);
             node.cost.store(if before == 0 { cost } else { before / 2 + cost / 2 }, Relaxed);
+            if let Some(trace) = self.step.trace() {
+                trace.record(&node.info, started, outputs);
+            }
         }
         outcome.unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
     }
@@ -330,12 +391,18 @@ impl Run {
         };
         state.in_flight += 1;
         let run = self.clone();
+        let started = Instant::now();
         let ctx = AsyncContext::new(
             node.info.clone(),
             self.step.clone(),
             self.program.device.clone(),
             inputs,
-            move |outcome| run.complete(task, outcome),
+            move |outcome| {
+                if let (Some(trace), Ok(outputs)) = (run.step.trace(), &outcome) {
+                    trace.record(&run.program.nodes[task.node as usize].info, started, outputs);
+                }
+                run.complete(task, outcome);
+            },
         );
         // A panic drops the context, which completes it with an error.
         let _ = catch_unwind(AssertUnwindSafe(|| kernel.start(ctx)));
@@ -356,7 +423,7 @@ impl Run {
                     // What fails in a cancelled step fails because of that.
                     state.fail(reason.unwrap_or_else(|| self.program.at_node(error, node)));
                 }
-                if self.program.may_wait() {
+                if self.program.may_wait() || self.partial.is_some() {
                     let derived = graphmill_tensor::cancelled!("The step failed").derived();
                     self.step.cancellation().cancel(derived);
                 }
@@ -367,7 +434,9 @@ impl Run {
     fn finish(&self, state: &mut State) -> Result<Vec<Tensor>> {
         for frame in state.frames.drain(..).flatten() {
             let info = &self.program.frames[frame.info as usize];
-            frame.iterations.into_iter().for_each(|slab| info.give_back(slab));
+            for slab in frame.iterations {
+                info.give_back(std::mem::take(&mut state.slabs[slab as usize]));
+            }
         }
         if let Some(error) = state.error.take() {
             return Err(error);
@@ -394,11 +463,10 @@ impl State {
     }
 
     fn inputs(&mut self, task: Task, node: &ProgramNode) -> Result<&mut [Value]> {
-        let frame = self.frames.get_mut(task.frame as usize).and_then(Option::as_mut);
-        let iteration = frame.and_then(|frame| frame.iteration(task.iteration));
         let range = node.inputs.start as usize..node.inputs.end as usize;
-        iteration
-            .and_then(|i| i.values.get_mut(range))
+        self.slabs
+            .get_mut(task.slab as usize)
+            .and_then(|iteration| iteration.values.get_mut(range))
             .ok_or_else(|| internal!("a node runs in an iteration that has ended"))
     }
 

@@ -1,5 +1,6 @@
 //! `MatMul` and `BatchMatMul`.
 
+mod einsum;
 mod product;
 mod skinny;
 mod vector;
@@ -210,6 +211,7 @@ impl Kernel for MatMul {
 }
 
 pub(crate) fn register(r: &mut Registry) {
+    einsum::register(r);
     use DType::*;
     for dtype in [BFloat16, Complex128, Complex64, Double, Float, Half, Int16, Int32, Int64] {
         r.op("MatMul").types("T", &[dtype]).kernel(|c| MatMul::new(c, Form::MatMul));
