@@ -91,8 +91,8 @@ PIPELINES = {
     "shuffle twice": lambda: Dataset.range(10).shuffle(4, seed=1).shuffle(5, seed=2).batch(3).repeat(2),
     "random": lambda: Dataset.random(seed=4).take(10),
     "sample": lambda: Dataset.sample_from_datasets([Dataset.range(9), Dataset.range(50, 59)], seed=8, weights=[0.3, 0.7]),
-    "sparse slices": lambda: Dataset.from_tensor_slices(
-        tf.SparseTensor([[0, 1], [2, 0], [2, 2]], tf.constant([1, 2, 3]), [4, 3])).map(tf.sparse.to_dense),
+    "sparse slices": lambda: v1.data.Dataset.from_sparse_tensor_slices(
+        tf.SparseTensor([[0, 1], [2, 0], [2, 2]], tf.constant([1, 2, 3]), [4, 3])),
     "cardinality asserted": lambda: Dataset.range(3).apply(tf.data.experimental.assert_cardinality(4)),
 }
 
@@ -170,14 +170,17 @@ def test_functions_capture_what_the_graph_computes(server):
 
 def test_a_deadline_ends_a_wait(server):
     with tf.Graph().as_default() as graph:
-        slow = Dataset.range(5).apply(tf.data.experimental.sleep(60_000_000)).prefetch(1)
-        iterator = v1.data.make_initializable_iterator(slow)
-        element = iterator.get_next()
+        looks = {"output_types": [tf.int64], "output_shapes": [[]]}
+        slow = tf.raw_ops.SleepDataset(input_dataset=Dataset.range(5)._variant_tensor, sleep_microseconds=tf.constant(60_000_000, tf.int64), **looks)
+        slow = tf.raw_ops.PrefetchDataset(input_dataset=slow, buffer_size=tf.constant(1, tf.int64), **looks)
+        handle = tf.raw_ops.IteratorV2(shared_name="", container="", **looks)
+        start = tf.raw_ops.MakeIterator(dataset=slow, iterator=handle)
+        element = tf.raw_ops.IteratorGetNext(iterator=handle, **looks)[0]
     with v1.Session(server.target, graph=graph) as session:
-        session.run(iterator.initializer)
+        session.run(start)
         with pytest.raises(tf.errors.DeadlineExceededError):
             session.run(element, options=v1.RunOptions(timeout_in_ms=300))
-        session.run(iterator.initializer)
+        session.run(start)
 
 
 STATEFUL = ["take and skip", "repeat", "shuffle of each pass", "batch", "interleave", "interleave in parallel", "flat map",

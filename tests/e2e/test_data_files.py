@@ -69,8 +69,8 @@ def test_records_of_one_length(server, reference, tmp_path, size):
 def test_comma_separated_values(server, reference, tmp_path):
     path = tmp_path / "values.csv"
     path.write_text('a,b,c\n1,"x, ""y""",2.5\n,plain,NA\nnot,a,number\n7,z\n8,\n9,"multi\nline",1e3')
-    defaults = [tf.constant([4]), tf.constant(["d"]), tf.constant([0.5])]
-    same(server, reference, lambda: tf.data.experimental.CsvDataset(str(path), defaults, header=True, na_value="NA"))
+    same(server, reference, lambda: tf.data.experimental.CsvDataset(
+        str(path), [tf.constant([4]), tf.constant(["d"]), tf.constant([0.5])], header=True, na_value="NA"))
     same(server, reference,
          lambda: tf.data.experimental.CsvDataset(str(path), [tf.string, tf.float32], header=True, select_cols=[1, 2]))
 

@@ -2,7 +2,9 @@
 //! read ahead in the datasets that are open but keep the order.
 
 use crate::context::IteratorContext;
-use crate::dataset::{Dataset, DatasetIterator, Spec, Tuple, dataset_ops, input_dataset, scalar, tensor_dataset};
+use crate::dataset::{
+    Dataset, DatasetIterator, INFINITE, Spec, Tuple, UNKNOWN, dataset_ops, input_dataset, scalar, tensor_dataset,
+};
 use crate::function::{Captured, FunctionAttr, declared_order};
 use crate::prefetch::{AUTOTUNE, Ahead, Bell};
 use crate::state::{Reader, Writer};
@@ -140,6 +142,11 @@ impl Dataset for Interleave {
         &self.spec
     }
 
+    fn cardinality(&self) -> i64 {
+        // Without end if the input is, unless every dataset is empty, as TensorFlow counts.
+        if self.input.cardinality() == INFINITE { INFINITE } else { UNKNOWN }
+    }
+
     fn name(&self) -> &'static str {
         self.plan.name
     }
@@ -194,7 +201,7 @@ impl InterleaveIterator {
         let results = self.f.call(&self.ctx, element.clone())?;
         let dataset = match results.as_slice() {
             [result] if result.dtype() == graphmill_tensor::DType::Variant && result.shape().is_scalar() => {
-                tensor_dataset(result)?
+                tensor_dataset(result, self.ctx.device())?
             }
             _ => return Err(invalid_argument!("Function must return a single scalar of dtype DT_VARIANT.")),
         };

@@ -17,6 +17,7 @@ mod dataset;
 mod files;
 mod function;
 mod generator;
+mod graph;
 mod group;
 mod interleave;
 mod iterator;
@@ -31,11 +32,13 @@ mod pass;
 mod pool;
 mod prefetch;
 mod random;
+mod recipe;
 mod seeds;
 mod shuffle;
 mod sources;
 mod sparse;
 mod state;
+mod table;
 mod tuple;
 mod window;
 mod write;
@@ -46,21 +49,28 @@ use std::sync::Arc;
 
 /// Registers the kernels of this family, with the files that they may read and write.
 pub fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
-    batch::register(registry);
     cache::register(registry, files);
+    csv::register(registry, files);
+    files::register(registry, files);
+    matching::register(registry, files);
+    write::register(registry, files);
+    register_without_files(registry);
+}
+
+/// The kernels that touch no file.
+fn register_without_files(registry: &mut Registry) {
+    batch::register(registry);
     checks::register(registry);
     combine::register(registry);
     compress::register(registry);
     consume::register(registry);
     counting::register(registry);
-    csv::register(registry, files);
-    files::register(registry, files);
     generator::register(registry);
+    graph::register(registry);
     group::register(registry);
     interleave::register(registry);
     iterator::register(registry);
     map::register(registry);
-    matching::register(registry, files);
     padded::register(registry);
     parallel_map::register(registry);
     parse_example::register(registry);
@@ -71,6 +81,6 @@ pub fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
     shuffle::register(registry);
     sources::register(registry);
     sparse::register(registry);
+    table::register(registry);
     window::register(registry);
-    write::register(registry, files);
 }

@@ -96,6 +96,7 @@ pub(crate) struct Ahead {
 struct Shared {
     size: usize,
     bell: Option<Arc<Bell>>,
+    input_never_waits: bool,
     input: Mutex<Box<dyn DatasetIterator>>,
     state: Mutex<State>,
     changed: Condvar,
@@ -116,8 +117,14 @@ struct State {
 impl Ahead {
     /// Of an input that lives in a context of its own.
     pub fn new(ctx: IteratorContext, input: Box<dyn DatasetIterator>, size: usize, bell: Option<Arc<Bell>>) -> Ahead {
-        let shared =
-            Arc::new(Shared { size, bell, input: Mutex::new(input), state: Mutex::default(), changed: Condvar::new() });
+        let shared = Arc::new(Shared {
+            size,
+            bell,
+            input_never_waits: input.never_waits(),
+            input: Mutex::new(input),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
         let weak = Arc::downgrade(&shared);
         let callback = ctx.cancellation().register(move || {
             if let Some(shared) = weak.upgrade() {
@@ -234,6 +241,15 @@ impl DatasetIterator for Ahead {
                 Some(outcome) => return outcome.map(Some),
                 None if state.ended => return Ok(None),
                 None => {
+                    // The job that makes elements may not have a processor yet: whoever is here does its work.
+                    if let Some(mut input) = shared.input.try_lock() {
+                        drop(state);
+                        let next = input.next()?;
+                        if next.is_none() {
+                            shared.state.lock().ended = true;
+                        }
+                        return Ok(next);
+                    }
                     state.waiting = true;
                     shared.changed.wait(&mut state);
                     state.waiting = false;
@@ -254,7 +270,8 @@ impl DatasetIterator for Ahead {
 
     fn is_ready(&self) -> bool {
         let state = self.shared.state.lock();
-        !state.made.is_empty() || state.ended || state.cancelled
+        let here = || self.shared.input_never_waits && self.shared.input.try_lock().is_some();
+        !state.made.is_empty() || state.ended || state.cancelled || here()
     }
 
     fn save(&mut self, writer: &mut Writer) -> Result<()> {

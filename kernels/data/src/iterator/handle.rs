@@ -1,7 +1,7 @@
 //! `IteratorV2`, `Iterator`, the anonymous kinds, `MakeIterator` and `DeleteIterator`.
 
 use super::resource::{IteratorResource, input_handle, input_iterator};
-use crate::dataset::{Spec, input_dataset};
+use crate::dataset::Spec;
 use crate::naming::Anonymous;
 use crate::pool;
 use graphmill_runtime::{AsyncContext, AsyncKernel, Construction, Context, Kernel, Outputs, OwnedResource, Registry};
@@ -60,7 +60,7 @@ struct MakeIterator;
 impl AsyncKernel for MakeIterator {
     fn start(&self, mut ctx: AsyncContext) {
         let prepared = ctx.with_context(|ctx| {
-            let dataset = input_dataset(ctx, 0)?;
+            let dataset = ctx.input(0)?.clone();
             Ok((dataset, input_iterator(ctx, 1)?, ctx.device().clone()))
         });
         match prepared {
@@ -68,7 +68,7 @@ impl AsyncKernel for MakeIterator {
             Ok(((dataset, iterator, device), _)) => {
                 // Making an iterator may call functions.
                 let spawned = pool::spawn(move || {
-                    let outcome = iterator.make(&device, dataset);
+                    let outcome = iterator.make(&device, &dataset);
                     ctx.complete(outcome.map(|()| Outputs::new()));
                 });
                 // On an error the context was dropped with the job, which has failed the step.

@@ -2,7 +2,7 @@
 
 use super::resource::IteratorResource;
 use crate::context::IteratorContext;
-use crate::dataset::{Spec, tensor_dataset};
+use crate::dataset::Spec;
 use crate::pool;
 use graphmill_runtime::{
     AsyncContext, AsyncKernel, Construction, Device, FunctionHandle, Outputs, OwnedResource, Registry, Value,
@@ -100,7 +100,7 @@ impl Shared {
     fn make(&self, device: &Arc<Device>, ctx: &IteratorContext) -> Result<Tensor> {
         let results = self.factory.bind()?.call_blocking(ctx.step(), Vec::new())?;
         let dataset = match results.as_slice() {
-            [result] if result.dtype() == DType::Variant && result.shape().is_scalar() => tensor_dataset(result)?,
+            [result] if result.dtype() == DType::Variant && result.shape().is_scalar() => result.clone(),
             _ => {
                 return Err(invalid_argument!(
                     "The `dataset_factory` function must return a single scalar of dtype DT_VARIANT."
@@ -109,7 +109,7 @@ impl Shared {
         };
         let make = || Ok(IteratorResource::new(self.spec.clone()));
         let iterator = self.resource.get(make, |_| Ok(()))?;
-        iterator.make(device, dataset)?;
+        iterator.make(device, &dataset)?;
         let (container, name) = (self.resource.container(), self.resource.name());
         let handle = device.resource_handle::<IteratorResource>(container, name, Vec::new());
         Tensor::from_handles(Shape::scalar(), vec![handle])
