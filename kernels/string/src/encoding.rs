@@ -6,10 +6,14 @@ use graphmill_tensor::{Result, invalid_argument};
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Encoding {
     Utf8,
-    Utf16 { big: bool },
+    Utf16 {
+        big: bool,
+    },
     /// In the order that a mark at the beginning says, which is not a character then; big-endian without one.
     Utf16Marked,
-    Utf32 { big: bool },
+    Utf32 {
+        big: bool,
+    },
     /// As [`Encoding::Utf16Marked`].
     Utf32Marked,
     Latin1,
@@ -41,7 +45,9 @@ impl Encoding {
             _ => {
                 let lower = name.to_ascii_lowercase();
                 let label = |label: &str| encoding_rs::Encoding::for_label_no_replacement(label.as_bytes());
-                let found = label(&lower).or_else(|| label(&lower.replace('_', "-"))).or_else(|| label(&lower.replace('-', "_")));
+                let found = label(&lower)
+                    .or_else(|| label(&lower.replace('_', "-")))
+                    .or_else(|| label(&lower.replace('-', "_")));
                 let missing = || invalid_argument!("Could not create converter for input encoding: {name}");
                 Encoding::Web(found.ok_or_else(missing)?)
             }
