@@ -7,6 +7,7 @@ mod conv;
 mod convert;
 mod lrn;
 mod pool;
+mod quantize;
 mod simd;
 mod softmax;
 mod top_k;
@@ -23,6 +24,7 @@ pub fn register(registry: &mut Registry) {
     conv::register(registry);
     lrn::register(registry);
     pool::register(registry);
+    quantize::register(registry);
     softmax::register(registry);
     top_k::register(registry);
 }
