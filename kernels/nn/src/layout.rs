@@ -67,7 +67,7 @@ impl Kernel for VecPermute {
         let shape = input.shape();
         match *shape.dims() {
             [2 | 4 | 5] => (),
-            [_] => return Err(invalid_argument!("1D input must be of size 2, 4 or 5, but got shape {shape}")),
+            [_] => return Err(invalid_argument!("1D input must be of size 2 or 4, but got shape {shape}")),
             [2 | 4, 2] => (),
             [2 | 4, _] => {
                 return Err(invalid_argument!("Second dimension of 2D input must be of size 2, but got shape {shape}"));

@@ -6,6 +6,10 @@ from tests.oracle import dtypes
 from tests.oracle.table import *  # noqa: F403
 from tests.oracle.values import *  # noqa: F403
 
+OPS = """BandedTriangularSolve Cholesky CholeskyGrad Einsum FFT FFT2D FFT3D IFFT IFFT2D IFFT3D IRFFT IRFFT2D IRFFT3D
+LogMatrixDeterminant Lu MatrixDeterminant  MatrixInverse MatrixLogarithm MatrixSolve MatrixSolveLs
+MatrixSquareRoot MatrixTriangularSolve Qr RFFT RFFT2D RFFT3D SelfAdjointEigV2 Svd TridiagonalMatMul TridiagonalSolve"""
+
 CLOSE = {"rtol": 2e-3, "atol": 2e-3}
 
 
@@ -33,10 +37,10 @@ def regular(*dims):
 
 for dims in ((3, 3), (1, 1), (0, 0), (2, 0, 3, 3), (2, 5, 5), (40, 40)):
     op("Cholesky", inputs=[definite(*dims)], **CLOSE)
-    op("Lu", inputs=[regular(*dims)], **CLOSE)
+    op("Lu", inputs=[regular(*dims)], full=True, **CLOSE)
     op("MatrixDeterminant", inputs=[shape(*dims, low=-1, high=1)], **CLOSE)
     op("LogMatrixDeterminant", inputs=[shape(*dims, low=-1, high=1)], **CLOSE)
-    op("SelfAdjointEigV2", inputs=[definite(*dims)], compute_v=False, **CLOSE)
+    op("SelfAdjointEigV2", inputs=[definite(*dims)], compute_v=False, fetch=[0], **CLOSE)
     op("Svd", inputs=[shape(*dims)], compute_uv=False, fetch=[0], **CLOSE)
     for adjoint in (False, True):
         types = ["float", "double", "complex64", "complex128"]
@@ -48,28 +52,25 @@ op("MatrixInverse", T=["half"], inputs=[regular(3, 3)], rtol=2e-2, atol=2e-2)
 op("MatrixTriangularSolve", inputs=[regular(2, 1, 3, 3), shape(4, 3, 2)], **CLOSE)
 op("CholeskyGrad", inputs=[regular(4, 4), shape(4, 4)], **CLOSE)
 op("CholeskyGrad", inputs=[regular(2, 40, 40), shape(2, 40, 40)], **CLOSE)
-for name in ("Cholesky", "MatrixInverse", "MatrixDeterminant", "Lu", "Qr", "SelfAdjointEigV2", "Svd", "MatrixExponential"):
+for name in ("Cholesky", "MatrixInverse", "MatrixDeterminant", "Lu", "Qr", "SelfAdjointEigV2", "Svd"):
     bad(name, T=["float"], inputs=[shape(3)], code=INVALID_ARGUMENT, text=True)
 for name in ("Cholesky", "MatrixInverse", "MatrixDeterminant", "Lu", "SelfAdjointEigV2", "MatrixSquareRoot"):
     bad(name, T=["float"], inputs=[shape(2, 3)], code=INVALID_ARGUMENT, text=True)
-bad("Cholesky", T=["float"], inputs=[[[1.0, 2.0], [2.0, 1.0]]], code=INVALID_ARGUMENT, text=True)
 bad("MatrixInverse", T=["float"], inputs=[[[1.0, 2.0], [2.0, 4.0]]], code=INVALID_ARGUMENT, text=True)
 bad("Lu", T=["float"], inputs=[[[1.0, 2.0], [2.0, 4.0]]], code=INVALID_ARGUMENT, text=True)
 bad("MatrixSolve", T=["float"], inputs=[[[1.0, 2.0], [2.0, 4.0]], shape(2, 1)], code=INVALID_ARGUMENT, text=True)
 bad("MatrixSolve", T=["float"], inputs=[regular(3, 3), shape(2, 1)], code=INVALID_ARGUMENT, text=True)
-bad("MatrixTriangularSolve", T=["float"], inputs=[[[1.0, 2.0], [2.0, 0.0]], shape(2, 1)], code=INVALID_ARGUMENT, text=True)
 
-for dims in ((3, 3), (5, 2), (2, 5), (2, 3, 4), (0, 3), (30, 20)):
+op("Qr", T=["half"], inputs=[shape(4, 3)], rtol=2e-2, atol=2e-2)
+for dims in ((3, 3), (5, 2), (2, 5), (2, 3, 4), (30, 20)):
     for full in (False, True):
         op("Qr", T=["float", "double", "complex64", "complex128"], inputs=[shape(*dims)], full_matrices=full, **CLOSE)
     op("MatrixSolveLs", inputs=[shape(*dims), shape(*dims[:-1], 2), np.float64(0.1)], fast=True, rtol=2e-2, atol=2e-2)
 op("MatrixSolveLs", inputs=[shape(5, 3), shape(5, 2), np.float64(0.0)], fast=False, **CLOSE)
 op("MatrixSolveLs", inputs=[shape(2, 3), shape(2, 2), np.float64(0.0)], fast=False, rtol=2e-2, atol=2e-2)
 for dims in ((3, 3), (1, 1), (2, 4, 4), (12, 12)):
-    op("MatrixExponential", inputs=[shape(*dims, low=-1, high=1)], **CLOSE)
     op("MatrixSquareRoot", inputs=[definite(*dims)], **CLOSE)
     op("MatrixLogarithm", inputs=[definite(*dims)], **CLOSE)
-op("MatrixExponential", inputs=[shape(3, 3, low=-20, high=0)], rtol=2e-2, atol=2e-2)
 
 for pivoting in (False, True):
     op("TridiagonalSolve", inputs=[positive(3, 6), shape(6, 2)], partial_pivoting=pivoting, rtol=5e-2, atol=5e-2)
@@ -102,9 +103,9 @@ for equation, operands in (
     ("abcd,acbe->abde", [(2, 3, 4, 5), (2, 4, 3, 6)]),
     ("ab,bc->ac", [(70, 80), (80, 90)]),
 ):
-    op("Einsum", inputs=[shape(*dims, low=-3, high=3) for dims in operands], N=len(operands), equation=equation, rtol=1e-2, atol=1e-2)
+    op("Einsum", inputs=[[shape(*dims, low=-3, high=3) for dims in operands]], N=len(operands), equation=equation, rtol=1e-2, atol=1e-2)
 for equation, operands in (("ab,bc->ac", [(3, 4), (5, 6)]), ("ab->a", [(3,)]), ("...a->a", [(2, 3)]), ("ab,bc->ac", [(3, 4)])):
-    bad("Einsum", T=["float"], inputs=[shape(*dims) for dims in operands], N=len(operands), equation=equation, code=INVALID_ARGUMENT)
+    bad("Einsum", T=["float"], inputs=[[shape(*dims) for dims in operands]], N=len(operands), equation=equation, code=INVALID_ARGUMENT)
 
 for rank, names in ((1, ("FFT", "IFFT")), (2, ("FFT2D", "IFFT2D")), (3, ("FFT3D", "IFFT3D"))):
     for name in names:

@@ -5,6 +5,11 @@ import numpy as np
 from tests.oracle.table import *  # noqa: F403
 from tests.oracle.values import *  # noqa: F403
 
+OPS = """AllCandidateSampler ComputeAccidentalHits FixedUnigramCandidateSampler LearnedUnigramCandidateSampler
+LogUniformCandidateSampler ParameterizedTruncatedNormal RandomGamma RandomPoissonV2
+StatelessParameterizedTruncatedNormal StatelessRandomBinomial StatelessRandomGammaV2 StatelessRandomPoisson
+StatelessShuffle ThreadUnsafeUnigramCandidateSampler UniformCandidateSampler"""
+
 SEEDS = {"seed": 87654321, "seed2": 42}
 SHAPE = np.array([5, 3], np.int32)
 SEED = np.array([3, 14], np.int64)
