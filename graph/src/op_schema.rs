@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn every_schema_is_readable() {
-        assert_eq!(OpList::decode(SCHEMAS).unwrap().op.len(), 1910);
+        assert_eq!(graphmill_wire::tensorflow::OpList::decode(SCHEMAS).unwrap().op.len(), 1910);
         assert_eq!(op_defs().count(), 1910);
     }
 

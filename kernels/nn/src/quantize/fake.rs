@@ -105,9 +105,8 @@ impl FakeQuant {
         ctx.parallel_chunks(out.as_mut_slice::<f32>()?, step, COST * step as f64, |rows, part| {
             for (row, out) in rows.zip(part.chunks_exact_mut(step)) {
                 for ((out, &x), range) in out.iter_mut().zip(&x[row * step..]).zip(&ranges) {
-                    *out = range.map_or(0.0, |r| {
-                        ((x.min(r.high).max(r.low) - r.low) / r.step + 0.5).floor() * r.step + r.low
-                    });
+                    *out = range
+                        .map_or(0.0, |r| ((x.min(r.high).max(r.low) - r.low) / r.step + 0.5).floor() * r.step + r.low);
                 }
             }
         });

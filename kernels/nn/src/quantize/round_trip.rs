@@ -77,8 +77,7 @@ impl RoundTrip {
             }
             (true, _) => Given::Inputs,
         };
-        let (narrow, axis) =
-            if version == 1 { (false, -1) } else { (attrs.bool("narrow_range")?, attrs.int("axis")?) };
+        let (narrow, axis) = if version == 1 { (false, -1) } else { (attrs.bool("narrow_range")?, attrs.int("axis")?) };
         Ok(RoundTrip { signed, bits, narrow, half_up, axis, given })
     }
 
@@ -152,8 +151,7 @@ impl RoundTrip {
                 (lows, highs)
             }
         };
-        let steps: Vec<Steps<T>> =
-            lows.iter().zip(&highs).map(|(&low, &high)| self.steps(bits, low, high)).collect();
+        let steps: Vec<Steps<T>> = lows.iter().zip(&highs).map(|(&low, &high)| self.steps(bits, low, high)).collect();
         let clamp = !matches!(self.given, Given::Not);
         let half = number::<T>(0.5);
         let mut out = ctx.alloc_output(0, input.shape().clone())?;
