@@ -103,3 +103,26 @@ def test_a_session_with_an_unfinished_run_closes(server):
     session.close()
     with v1.Session(server.target) as session:
         np.testing.assert_equal(session.run(total, {a: 1, b: 1}), 2)
+
+
+def test_a_hundred_runs_and_then_a_handle_that_is_used_up(server):
+    a, b, c, total, scaled = sums()
+    with v1.Session(server.target) as session:
+        for i in range(100):
+            run = session.partial_run_setup([total], [a, b])
+            assert session.partial_run(run, total, {a: i, b: 1}) == i + 1
+        with pytest.raises((tf.errors.InvalidArgumentError, RuntimeError)):
+            session.partial_run(run, total, {a: 1, b: 1})
+
+
+def test_an_operation_runs_with_the_first_part(server):
+    x = v1.placeholder(tf.float32, [])
+    variable = v1.get_variable("trained", initializer=1.0)
+    loss = variable * x
+    with tf.control_dependencies([loss]):
+        train = v1.assign_sub(variable, 0.25).op
+    with v1.Session(server.target) as session:
+        session.run(variable.initializer)
+        run = session.partial_run_setup([loss, train], [x])
+        assert session.partial_run(run, loss, {x: 2.0}) == 2.0
+        assert session.run(variable) == 0.75

@@ -152,3 +152,20 @@ def test_idle_sessions_end_when_asked():
             session.run(y, {x: 1.0})
         with pytest.raises(tf.errors.AbortedError):
             session.close()
+
+
+def resident_kilobytes(pid):
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+
+
+@pytest.mark.ours_only
+def test_memory_does_not_grow_while_a_constant_is_fetched(server):
+    text = tf.constant("the same again and again")
+    with v1.Session(server.target) as session:
+        for _ in range(3000):
+            session.run(text)
+        before = resident_kilobytes(server.process.pid)
+        for _ in range(12000):
+            session.run(text)
+        assert resident_kilobytes(server.process.pid) - before < 512

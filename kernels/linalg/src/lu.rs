@@ -139,6 +139,10 @@ struct LuOp;
 
 impl Kernel for LuOp {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
+        let rank = ctx.input(0)?.shape().rank();
+        if rank < 2 {
+            return Err(invalid_argument!("Input tensor must have rank >= 2, got {rank}"));
+        }
         let batch = Batch::<1>::new(ctx)?;
         let n = batch.square()?;
         let mut out = ctx.alloc_output(0, ctx.input(0)?.shape().clone())?;

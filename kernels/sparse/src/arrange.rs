@@ -29,14 +29,14 @@ impl Kernel for SparseReshape {
 /// # Errors
 /// `INVALID_ARGUMENT` if the shapes do not have the same number of elements.
 pub(crate) fn reshape(indices: &Tensor, shape: &Tensor, target: &Tensor) -> Result<(Tensor, Tensor)> {
-    for (tensor, what, kind) in
-        [(indices, "indices", "matrix"), (shape, "shape", "vector"), (target, "shape", "vector")]
-    {
-        let fits = if kind == "matrix" { tensor.shape().is_matrix() } else { tensor.shape().is_vector() };
-        if !fits {
-            let which = if std::ptr::eq(tensor, target) { "Target" } else { "Input" };
-            return Err(invalid_argument!("{which} {what} should be a {kind} but received shape {}", tensor.shape()));
-        }
+    if !indices.shape().is_matrix() {
+        return Err(invalid_argument!("Input must be a matrix."));
+    }
+    if !shape.shape().is_vector() {
+        return Err(invalid_argument!("Input shape must be a vector."));
+    }
+    if !target.shape().is_vector() {
+        return Err(invalid_argument!("Target shape should be a vector but received shape {}", target.shape()));
     }
     let from = shape.to_i64_vec()?;
     let input_shape = Shape::new(&from)?;
@@ -115,7 +115,7 @@ struct SparseReorder;
 
 impl Kernel for SparseReorder {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
-        let coo = Coo::new(ctx.input(0)?, ctx.input(1)?, ctx.input(2)?)?;
+        let coo = Coo::validated(ctx.input(0)?, ctx.input(1)?, ctx.input(2)?)?;
         let columns: Vec<usize> = (0..coo.rank()).collect();
         let order = coo.order(&columns);
         let (indices, values) = (pick(ctx.input(0)?, &order)?, pick(coo.values, &order)?);
@@ -224,7 +224,7 @@ impl Kernel for SparseSplit {
         if !axis_input.shape().is_scalar() {
             return Err(invalid_argument!("Input axis should be a scalar but received shape {}", axis_input.shape()));
         }
-        let coo = Coo::new(ctx.input(1)?, ctx.input(2)?, ctx.input(3)?)?;
+        let coo = Coo::validated(ctx.input(1)?, ctx.input(2)?, ctx.input(3)?)?;
         let (wanted, rank) = (axis_input.scalar_value::<i64>()?, coo.rank() as i64);
         let axis = if wanted < 0 { wanted.saturating_add(rank) } else { wanted };
         let axis = usize::try_from(axis).ok().filter(|&axis| axis < coo.rank());

@@ -53,6 +53,44 @@ impl<'a> Coo<'a> {
         Ok(Coo { indices: indices.as_slice()?, values, shape })
     }
 
+    /// As [`Coo::new`], for the ops that TensorFlow checks in other words; entries beyond the shape are an error too.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` in TensorFlow's words.
+    pub fn validated(indices: &'a Tensor, values: &'a Tensor, shape: &Tensor) -> Result<Coo<'a>> {
+        for (tensor, rank, what) in [(indices, 2, "indices"), (values, 1, "values"), (shape, 1, "shape")] {
+            if tensor.shape().rank() != rank {
+                return Err(invalid_argument!(
+                    "Sparse {what} must be rank {rank} but is rank {}",
+                    tensor.shape().rank()
+                ));
+            }
+        }
+        let (rows, rank) = (indices.shape().dim(0), indices.shape().dim(1));
+        if values.num_elements() != rows {
+            return Err(invalid_argument!(
+                "Number of elements in indices ({rows}) and values ({}) do not match",
+                values.num_elements()
+            ));
+        }
+        if shape.num_elements() != rank {
+            return Err(invalid_argument!(
+                "Index rank ({rank}) and shape rank ({}) do not match",
+                shape.num_elements()
+            ));
+        }
+        let coo = Coo::with_shape(indices, values, shape.to_i64_vec()?)?;
+        for i in 0..coo.len() {
+            if !is_inside(coo.row(i), &coo.shape) {
+                return Err(invalid_argument!(
+                    "Sparse index tuple indices[{i}, :] = [{}] is out of bounds",
+                    joined(coo.row(i), ", ")
+                ));
+            }
+        }
+        Ok(coo)
+    }
+
     pub fn rank(&self) -> usize {
         self.shape.len()
     }

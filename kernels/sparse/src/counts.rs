@@ -171,7 +171,10 @@ impl Kernel for Counts {
             ));
         }
         let values = data.to_i64_vec()?;
-        let counted = |value: i64| value >= 0 && (self.longest <= 0 || value < self.longest);
+        if values.iter().any(|&value| value < 0) {
+            return Err(invalid_argument!("Input values must all be non-negative"));
+        }
+        let counted = |value: i64| self.longest <= 0 || value < self.longest;
         let largest = values.iter().copied().filter(|&value| counted(value)).max().unwrap_or(0);
         let width = if self.longest > 0 { self.longest } else { largest.saturating_add(1).max(self.shortest) };
         let mut keys: Vec<(usize, i64)> = Vec::new();

@@ -1,6 +1,6 @@
 //! Two sparse tensors, entry by entry: `SparseAdd`, `SparseAddGrad`, `SparseSparseMaximum`, `SparseSparseMinimum`.
 
-use crate::coo::{index_matrix, joined, row};
+use crate::coo::{Coo, index_matrix, joined, row};
 use crate::number::Number;
 use crate::types::REALS;
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
@@ -38,15 +38,26 @@ fn union(a: &[i64], b: &[i64], rank: usize) -> Vec<Entry> {
 }
 
 /// Checks the six inputs of two sparse tensors.
-fn check(ctx: &Context<'_>, indices: &str, values: &str, empty: &str) -> Result<usize> {
+fn check(ctx: &Context<'_>, validates: bool) -> Result<usize> {
+    if validates {
+        Coo::validated(ctx.input(0)?, ctx.input(1)?, ctx.input(2)?)?;
+        Coo::validated(ctx.input(3)?, ctx.input(4)?, ctx.input(5)?)?;
+    }
     let shapes: Vec<&Shape> = (0..6).map(|i| Ok(ctx.input(i)?.shape())).collect::<Result<_>>()?;
-    let separator = if indices.starts_with("Inputs") { ", " } else { " and " };
     if !shapes[0].is_matrix() || !shapes[3].is_matrix() {
-        return Err(invalid_argument!("{indices}{}{separator}{}", shapes[0], shapes[3]));
+        return Err(invalid_argument!(
+            "Input indices should be matrices but received shapes: {} and {}",
+            shapes[0],
+            shapes[3]
+        ));
     }
     let (a, b) = (shapes[0].dim(0), shapes[3].dim(0));
     if !shapes[1].is_vector() || !shapes[4].is_vector() {
-        return Err(invalid_argument!("{values}{} and {}", shapes[1], shapes[4]));
+        return Err(invalid_argument!(
+            "Input values should be vectors but received shapes: {} and {}",
+            shapes[1],
+            shapes[4]
+        ));
     }
     if shapes[1].dim(0) != a || shapes[4].dim(0) != b {
         return Err(invalid_argument!(
@@ -77,7 +88,7 @@ fn check(ctx: &Context<'_>, indices: &str, values: &str, empty: &str) -> Result<
         ));
     }
     if rank == 0 {
-        return Err(invalid_argument!("{empty}"));
+        return Err(invalid_argument!("Tensors must not be empty"));
     }
     if a_shape.len() != b_shape.len() {
         return Err(invalid_argument!(
@@ -155,12 +166,7 @@ fn threshold(tensor: &Tensor) -> Result<f64> {
 
 impl Kernel for SparseAdd {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
-        let rank = check(
-            ctx,
-            "Input indices should be matrices but received shapes: ",
-            "Input values should be vectors but received shapes: ",
-            "Tensors must not be empty",
-        )?;
+        let rank = check(ctx, false)?;
         let threshold = threshold(ctx.input(6)?)?;
         let (a, b) = (ctx.input(0)?.as_slice::<i64>()?, ctx.input(3)?.as_slice::<i64>()?);
         let mut entries = union(a, b, rank);
@@ -260,12 +266,7 @@ impl Extreme {
 
 impl Kernel for Extreme {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
-        let rank = check(
-            ctx,
-            "Inputs a_indices and b_indices should be matrices but received shapes: ",
-            "Inputs a_values and b_values should be vectors but received shapes: ",
-            "Tensors must not be empty",
-        )?;
+        let rank = check(ctx, true)?;
         let (a, b) = (ctx.input(0)?.as_slice::<i64>()?, ctx.input(3)?.as_slice::<i64>()?);
         let entries = union(a, b, rank);
         let (x, y) = (ctx.input(1)?, ctx.input(4)?);

@@ -73,11 +73,12 @@ impl Kernel for DenseAdd {
         let rows = indices.to_i64_vec()?;
         let strides = strides(&dims);
         let mut places = Vec::with_capacity(values.num_elements());
-        for row in rows.chunks_exact(rank) {
+        for (i, row) in rows.chunks_exact(rank).enumerate() {
             if let Some(d) = (0..rank).find(|&d| !(0..dims[d]).contains(&row[d])) {
                 return Err(invalid_argument!(
-                    "Sparse tensor has some invalid index on dimension {d}; dense tensor shape: {}",
-                    dense.shape()
+                    "Sparse tensor has an invalid index on dimension {d}: a_indices({i},{d}) = {}, dense tensor shape: {}",
+                    row[d],
+                    joined(&dims, " ")
                 ));
             }
             places.push(row.iter().zip(&strides).map(|(i, s)| i * s).sum::<i64>() as usize);

@@ -28,8 +28,18 @@ pub(crate) fn register(registry: &mut Registry) {
         .op("AssignVariableOp")
         .types("dtype", &union(&[DType::NUMBERS, &OBJECTS, &SMALL]))
         .kernel(AssignVariable::new);
+    registry.op("DisableCopyOnRead").kernel(|_| Ok(DisableCopyOnRead));
     registry.op("VarIsInitializedOp").kernel(|_| Ok(VarIsInitialized));
     registry.op("VariableShape").types("out_type", &[DType::Int32, DType::Int64]).kernel(VariableShape::new);
+}
+
+/// `DisableCopyOnRead(resource)`: makes readers share the variable's buffer until the next change, which here they always do.
+struct DisableCopyOnRead;
+
+impl Kernel for DisableCopyOnRead {
+    fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
+        resource_variable(ctx, 0).map(|_| ())
+    }
 }
 
 /// The value of a variable; later changes leave it as it is.

@@ -37,46 +37,53 @@ impl Format {
 
 impl Kernel for Format {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
-        let mut text = String::new();
+        let mut text = Vec::new();
         for (i, part) in self.parts.iter().enumerate() {
             if i > 0 {
-                text.push_str(&summary(ctx.input(i - 1)?, self.summarize)?);
+                text.extend(summary(ctx.input(i - 1)?, self.summarize)?);
             }
-            text.push_str(part);
+            text.extend_from_slice(part.as_bytes());
         }
         ctx.set_output(0, Tensor::from_strings(graphmill_tensor::Shape::scalar(), vec![Bytes::from(text)])?)
     }
 }
 
 /// The first and last elements of each dimension, in brackets.
-fn summary(tensor: &Tensor, summarize: i64) -> Result<String> {
+fn summary(tensor: &Tensor, summarize: i64) -> Result<Vec<u8>> {
     let total = tensor.num_elements();
     let ends = usize::try_from(summarize).map_or(total, |limit| limit.min(total));
     let element = element_text(tensor)?;
-    let mut out = String::new();
+    let mut out = Vec::new();
     if tensor.shape().is_scalar() {
-        out.push_str(&if ends > 0 { element(0) } else { "...".to_owned() });
+        out = if ends > 0 { element(0) } else { b"...".to_vec() };
     } else {
         dimension(tensor.shape().dims(), 0, 0, ends, &*element, &mut out);
     }
     Ok(out)
 }
 
-fn dimension(dims: &[usize], axis: usize, at: usize, ends: usize, element: &dyn Fn(usize) -> String, out: &mut String) {
+fn dimension(
+    dims: &[usize],
+    axis: usize,
+    at: usize,
+    ends: usize,
+    element: &dyn Fn(usize) -> Vec<u8>,
+    out: &mut Vec<u8>,
+) {
     let Some(&count) = dims.get(axis) else {
-        out.push_str(&element(at));
+        out.extend(element(at));
         return;
     };
     let stride: usize = dims[axis + 1..].iter().product();
-    let space = |out: &mut String| {
+    let space = |out: &mut Vec<u8>| {
         if axis + 1 == dims.len() {
-            out.push(' ');
+            out.push(b' ');
         } else {
-            out.push_str(&"\n".repeat(dims.len() - axis - 1));
-            out.push_str(&" ".repeat(axis + 1));
+            out.extend(std::iter::repeat_n(b'\n', dims.len() - axis - 1));
+            out.extend(std::iter::repeat_n(b' ', axis + 1));
         }
     };
-    out.push('[');
+    out.push(b'[');
     for i in 0..ends.min(count) {
         if i > 0 {
             space(out);
@@ -85,16 +92,16 @@ fn dimension(dims: &[usize], axis: usize, at: usize, ends: usize, element: &dyn 
     }
     if count > ends.saturating_mul(2) {
         space(out);
-        out.push_str("...");
+        out.extend(b"...");
     }
     for i in ends.max(count.saturating_sub(ends))..count {
         space(out);
         dimension(dims, axis + 1, at + i * stride, ends, element, out);
     }
-    out.push(']');
+    out.push(b']');
 }
 
-type ElementText<'a> = Box<dyn Fn(usize) -> String + 'a>;
+type ElementText<'a> = Box<dyn Fn(usize) -> Vec<u8> + 'a>;
 
 fn element_text(tensor: &Tensor) -> Result<ElementText<'_>> {
     fn float(value: f32) -> String {
@@ -104,7 +111,7 @@ fn element_text(tensor: &Tensor) -> Result<ElementText<'_>> {
         ($rust:ty, $text:expr) => {{
             let values = tensor.as_slice::<$rust>()?;
             let text: fn($rust) -> String = $text;
-            Box::new(move |i: usize| values.get(i).copied().map(text).unwrap_or_default())
+            Box::new(move |i: usize| values.get(i).copied().map(text).unwrap_or_default().into_bytes())
         }};
     }
     Ok(match tensor.dtype() {
@@ -122,36 +129,32 @@ fn element_text(tensor: &Tensor) -> Result<ElementText<'_>> {
         DType::QInt32 => texts!(QInt32, |v| v.0.to_string()),
         DType::String => {
             let values = tensor.strings()?;
-            Box::new(move |i| values.get(i).map(|text| format!("\"{}\"", escape(text))).unwrap_or_default())
+            Box::new(move |i| values.get(i).map(|text| escape(text)).unwrap_or_default())
         }
         dtype => {
             let integers = dispatch!(dtype, T in integers => {
                 let texts: ElementText<'_> = texts!(T, |v| v.to_string());
                 texts
             });
-            integers.unwrap_or_else(|| Box::new(|_| "?".to_owned()))
+            integers.unwrap_or_else(|| Box::new(|_| b"?".to_vec()))
         }
     })
 }
 
-/// C's escapes for what is not printable; letters beyond ASCII stay.
-fn escape(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c {
-                '\n' => out.push_str("\\n"),
-                '\r' => out.push_str("\\r"),
-                '\t' => out.push_str("\\t"),
-                '"' | '\'' | '\\' => {
-                    out.push('\\');
-                    out.push(c);
-                }
-                c if c.is_ascii_control() => out.push_str(&format!("\\{:03o}", u32::from(c))),
-                c => out.push(c),
-            }
+/// In quotes, with C's escapes for what is not printable; bytes beyond ASCII stay.
+fn escape(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len() + 2);
+    out.push(b'"');
+    for &byte in bytes {
+        match byte {
+            b'\n' => out.extend(b"\\n"),
+            b'\r' => out.extend(b"\\r"),
+            b'\t' => out.extend(b"\\t"),
+            b'"' | b'\'' | b'\\' => out.extend([b'\\', byte]),
+            byte if byte.is_ascii_control() => out.extend(format!("\\{byte:03o}").into_bytes()),
+            byte => out.push(byte),
         }
-        out.extend(chunk.invalid().iter().map(|byte| format!("\\{byte:03o}")));
     }
+    out.push(b'"');
     out
 }

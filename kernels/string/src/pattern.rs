@@ -128,8 +128,17 @@ fn translate(pattern: &str) -> Result<String, String> {
     let chars: Vec<char> = pattern.chars().collect();
     let mut at = 0;
     let mut class = None;
+    // Whether what stands before is repeated already.
+    let mut repeated = false;
     while let Some(&c) = chars.get(at) {
         at += 1;
+        if c == '(' && class.is_none() && chars.get(at) == Some(&'?') {
+            // What opens a group is no operator.
+            out.push_str("(?");
+            at += 1;
+            repeated = false;
+            continue;
+        }
         match (c, class) {
             ('\\', _) => at = escape(&chars, at, class.is_some(), &mut out)?,
             ('[', None) => {
@@ -162,14 +171,56 @@ fn translate(pattern: &str) -> Result<String, String> {
             // A range needs its dash; two dashes would be a difference of sets.
             ('-', Some(_)) if chars.get(at) == Some(&'-') => out.push_str("\\-"),
             ('{', None) if !is_repetition(&chars, at) => out.push_str("\\{"),
+            ('*' | '+' | '?' | '{', None) => {
+                let end = operator_end(&chars, at - 1);
+                let operator: String = chars[at - 1..end].iter().collect();
+                if repeated {
+                    return Err(format!("bad repetition operator: {}{operator}", last_operator(&chars, at - 1)));
+                }
+                check_repetition(&operator)?;
+                out.push_str(&operator);
+                at = end;
+                repeated = true;
+                continue;
+            }
             ('}', None) if !out.contains('{') => out.push_str("\\}"),
             (c, _) => out.push(c),
         }
+        repeated = false;
     }
     match class {
         Some(start) => Err(format!("missing ]: {}", chars.iter().skip(start).collect::<String>())),
         None => Ok(out),
     }
+}
+
+/// The end of the repetition operator at `start`, with the question mark that makes it lazy.
+fn operator_end(chars: &[char], start: usize) -> usize {
+    let braced = chars.get(start) == Some(&'{');
+    let length = if braced { chars[start..].iter().position(|&c| c == '}').map_or(1, |end| end + 1) } else { 1 };
+    let end = start + length;
+    end + usize::from(chars.get(end) == Some(&'?'))
+}
+
+/// The operator that ends before `end`, for an error.
+fn last_operator(chars: &[char], end: usize) -> String {
+    let start = match chars[..end].iter().rposition(|&c| c == '{') {
+        Some(open) if chars.get(end - 1) == Some(&'}') => open,
+        _ => end.saturating_sub(1),
+    };
+    chars[start..end].iter().collect()
+}
+
+/// RE2 repeats no more than this.
+const MOST_REPEATS: u32 = 1000;
+
+fn check_repetition(operator: &str) -> Result<(), String> {
+    let counts = operator.trim_matches(|c: char| !c.is_ascii_digit()).split(',').filter(|count| !count.is_empty());
+    let counts: Vec<Option<u32>> = counts.map(|count| count.parse().ok().filter(|&n| n <= MOST_REPEATS)).collect();
+    if counts.contains(&None) || counts.is_sorted_by(|a, b| a <= b).then_some(()).is_none() {
+        return Err(format!("invalid repetition size: {}", operator.trim_end_matches('?')));
+    }
+    Ok(())
 }
 
 /// Whether the colon before `at` ends a name such as `[:alpha:]`.
@@ -271,6 +322,10 @@ mod tests {
         assert!(full("\\<\\>", "<>"));
         assert!(full("\\p{Ll}\\x{41}", "aA"));
         assert!(!full("a|ab", "abc") && full("a|ab", "ab"));
+        for bad in ["a**", "a{1001}", "*a", "a{3,2}", "(?P<n", "\\8"] {
+            assert!(Pattern::new(bad.as_bytes()).is_err(), "{bad}");
+        }
+        assert!(full("a*?b", "aab") && full("(?:a+)*", "aa") && full("(?i)A{2}?", "aA"));
         let error = Pattern::new(b"A[").err().unwrap();
         assert_eq!(error.message(), "Invalid pattern: A[, error: missing ]: [");
     }

@@ -95,10 +95,11 @@ fn general(value: f64, precision: usize, keeps: bool) -> String {
     };
     if exponent < -4 || exponent >= digits as i64 {
         let sign = if exponent < 0 { '-' } else { '+' };
-        return format!("{}e{sign}{:02}", trim(mantissa), exponent.abs());
+        let point = if keeps && digits == 1 { "." } else { "" };
+        return format!("{}{point}e{sign}{:02}", trim(mantissa), exponent.abs());
     }
     let decimals = usize::try_from(digits as i64 - 1 - exponent).unwrap_or(0);
-    trim(&format!("{value:.decimals$}"))
+    trim(&fixed(value, decimals, keeps))
 }
 
 /// The shortest of `%.few g` and `%.many g` that reads back as the value, as TensorFlow writes numbers into texts.
@@ -127,6 +128,8 @@ mod tests {
         assert_eq!(wide.float(-1.5, Notation::Fixed), "-0001.50");
         assert_eq!(wide.float(f64::NAN, Notation::Fixed), "     nan");
         assert_eq!(wide.integer(true, true, "42".into()), "-0000042");
+        let pointed = Spec { flag: Some(b'#'), width: 0, precision: None };
+        assert_eq!(pointed.float(100000.0, Notation::Shortest), "100000.");
         let left = Spec { flag: Some(b'-'), width: 5, precision: None };
         assert_eq!(left.integer(false, true, "42".into()), "42   ");
     }

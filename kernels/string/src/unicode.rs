@@ -151,13 +151,6 @@ impl Encode {
     }
 }
 
-/// Whether Unicode has, or may come to have, a character of this code.
-fn is_character(code: i32) -> bool {
-    u32::try_from(code).is_ok_and(|code| {
-        char::from_u32(code).is_some() && code & 0xFFFE != 0xFFFE && !(0xFDD0..=0xFDEF).contains(&code)
-    })
-}
-
 impl Kernel for Encode {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
         let (codes, splits) = (ctx.input(0)?.as_slice::<i32>()?, ctx.input(1)?.to_i64_vec()?);
@@ -182,15 +175,14 @@ impl Kernel for Encode {
             })?;
             let mut text = Vec::with_capacity(row.len());
             for &code in row {
-                match (is_character(code), self.policy.on_error) {
-                    (true, _) => self.to.encode(code as u32, &mut text),
-                    (_, OnError::Fail) => {
-                        return Err(invalid_argument!("Code point is out of range for Unicode, or a noncharacter."));
+                let code = u32::try_from(code).ok().filter(|&code| char::from_u32(code).is_some());
+                match (code, self.policy.on_error) {
+                    (Some(code), _) => self.to.encode(code, &mut text),
+                    (None, OnError::Fail) => {
+                        return Err(invalid_argument!("Code point is out of range for Unicode, or is a surrogate."));
                     }
-                    (_, OnError::Replace) => self.to.encode(self.policy.replacement, &mut text),
-                    // Codes beyond Unicode leave no trace, others are written as they are.
-                    (_, OnError::Ignore) if (0..=0x10_FFFF).contains(&code) => self.to.encode(code as u32, &mut text),
-                    (_, OnError::Ignore) => {}
+                    (None, OnError::Replace) => self.to.encode(self.policy.replacement, &mut text),
+                    (None, OnError::Ignore) => {}
                 }
             }
             texts.push(Bytes::from(text));
