@@ -91,17 +91,18 @@ impl DatasetIterator for ZipIterator {
             return Ok(None);
         }
         let mut element = Tuple::new();
-        let mut failure = None;
+        let (mut failure, mut ended) = (None, false);
+        // After an end or an error the others move on as well: inputs stay in step, and those that end together see their end.
         for input in &mut self.0 {
             match input.next() {
                 Ok(Some(part)) => element.extend(part),
-                Ok(None) => {
-                    self.0.clear();
-                    return Ok(None);
-                }
-                // The others move on as well, so that the inputs stay in step.
+                Ok(None) => ended = true,
                 Err(error) => failure = failure.or(Some(error)),
             }
+        }
+        if ended {
+            self.0.clear();
+            return Ok(None);
         }
         match failure {
             Some(error) => Err(error),

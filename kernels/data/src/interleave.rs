@@ -10,6 +10,7 @@ use crate::prefetch::{AUTOTUNE, Ahead, Bell};
 use crate::state::{Reader, Writer};
 use graphmill_runtime::{Context, Registry};
 use graphmill_tensor::{Result, Status, invalid_argument};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 pub(crate) fn register(registry: &mut Registry) {
@@ -23,7 +24,10 @@ pub(crate) fn register(registry: &mut Registry) {
         let (spec, f) = (Spec::of(c)?, FunctionAttr::f(c)?);
         let first = c.input_range("cycle_length")?.start;
         Ok(move |ctx: &Context<'_>| {
-            let cycle = positive(ctx, first, "cycle_length", "cycle_length must be greater than zero.")?;
+            let cycle = match scalar::<i64>(ctx, first, "cycle_length")? {
+                AUTOTUNE => ctx.device().pool().threads(),
+                _ => positive(ctx, first, "cycle_length", "cycle_length must be greater than zero.")?,
+            };
             let block = positive(ctx, first + 1, "block_length", "block_length must be greater than zero.")?;
             Interleave::new(ctx, &spec, &f, Plan { cycle, block, ahead: 0, order: None, name: "Interleave" })
         })
@@ -86,8 +90,8 @@ fn positive(ctx: &Context<'_>, i: usize, name: &str, wrong: &str) -> Result<usiz
     }
 }
 
-/// Datasets open at once where the number is left to choose.
-const TUNED_CYCLE: i64 = 10;
+/// Threads for each dataset that is open at a time, where their number is left to choose.
+const THREADS_PER_TURN: i64 = 3;
 /// Elements read ahead of each open dataset where the number is left to choose.
 const TUNED_AHEAD: i64 = 4;
 
@@ -112,7 +116,12 @@ fn parallel_plan(ctx: &Context<'_>, first: usize, calls: usize, buffer: Option<u
         return Err(invalid_argument!("num_parallel_calls must be greater than zero."));
     }
     let cycle: i64 = scalar(ctx, first, "cycle_length")?;
-    let cycle = if cycle == AUTOTUNE { calls.max(TUNED_CYCLE) } else { cycle };
+    let threads = i64::try_from(ctx.device().pool().threads()).unwrap_or(1);
+    let cycle = match (cycle, calls) {
+        (AUTOTUNE, AUTOTUNE) => threads / THREADS_PER_TURN + i64::from(threads % THREADS_PER_TURN != 0),
+        (AUTOTUNE, calls) => calls.min(threads),
+        (cycle, _) => cycle,
+    };
     if cycle <= 0 {
         return Err(invalid_argument!("`cycle_length` must be > 0"));
     }
@@ -170,13 +179,52 @@ impl Dataset for Interleave {
 /// A place in the cycle.
 enum Turn {
     Empty,
-    /// Could not be opened; whose turn it is learns why.
-    Failed(Status),
+    /// What went wrong before it could be opened, and what it is after that has been told.
+    Failed(VecDeque<Status>, Box<Turn>),
     Open {
         /// What the function made the dataset of, for saving.
         element: Tuple,
         iterator: Box<dyn DatasetIterator>,
     },
+}
+
+/// Places that are read ahead of their first turn: each may hold a thread.
+const MOST_BEGUN: usize = 64;
+
+/// Failures that are kept for one place.
+const MOST_FAILURES: usize = 16;
+
+/// A place where things went wrong first.
+fn after(failures: VecDeque<Status>, turn: Turn) -> Turn {
+    if failures.is_empty() { turn } else { Turn::Failed(failures, Box::new(turn)) }
+}
+
+impl Turn {
+    fn save(&mut self, writer: &mut Writer) -> Result<()> {
+        match self {
+            Turn::Empty => writer.int(0),
+            Turn::Failed(failures, next) => {
+                writer.int(1);
+                writer.size(failures.len());
+                failures.iter().for_each(|error| writer.outcome(&Err(error.clone())));
+                next.save(writer)?;
+            }
+            Turn::Open { element, iterator } => {
+                writer.int(2);
+                writer.tuple(element);
+                iterator.save(writer)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&self) -> Result<()> {
+        match self {
+            Turn::Empty => Ok(()),
+            Turn::Failed(_, next) => next.begin(),
+            Turn::Open { iterator, .. } => iterator.begin(),
+        }
+    }
 }
 
 struct InterleaveIterator {
@@ -213,19 +261,28 @@ impl InterleaveIterator {
         Ok(Box::new(Ahead::new(own, iterator, self.plan.ahead, self.bell.clone())))
     }
 
-    /// What the next element of the input opens; empty at its end.
+    /// What the next element of the input opens; empty at its end. Ahead of need, a failure is kept together with what comes
+    /// after it, as whoever has its turn then goes on at the same place.
     fn open_next(&mut self) -> Turn {
-        let Some(input) = &mut self.input else { return Turn::Empty };
-        match input.next() {
-            Ok(Some(element)) => match self.iterator(&element) {
-                Ok(iterator) => Turn::Open { element, iterator },
-                Err(error) => Turn::Failed(error),
-            },
-            Ok(None) => {
-                self.input = None;
-                Turn::Empty
+        let mut failures = VecDeque::new();
+        loop {
+            let Some(input) = &mut self.input else { return after(failures, Turn::Empty) };
+            let opened = match input.next() {
+                Ok(Some(element)) => self.iterator(&element).map(|iterator| (element, iterator)),
+                Ok(None) => {
+                    self.input = None;
+                    continue;
+                }
+                Err(error) => Err(error),
+            };
+            match opened {
+                Ok((element, iterator)) => return after(failures, Turn::Open { element, iterator }),
+                Err(error) => failures.push_back(error),
             }
-            Err(error) => Turn::Failed(error),
+            // An input may fail without end.
+            if self.plan.ahead == 0 || failures.len() >= MOST_FAILURES {
+                return after(failures, Turn::Empty);
+            }
         }
     }
 
@@ -235,14 +292,34 @@ impl InterleaveIterator {
         if !matches!(turn, Turn::Empty) {
             self.open += 1;
         }
-        if let (Turn::Open { iterator, .. }, true) = (&turn, self.plan.ahead > 0) {
-            iterator.begin()?;
+        if self.plan.ahead > 0 && place < MOST_BEGUN {
+            turn.begin()?;
         }
         match self.turns.get_mut(place) {
             Some(slot) => *slot = turn,
             None => self.turns.push(turn),
         }
         Ok(())
+    }
+
+    fn restore_turn(&self, reader: &mut Reader) -> Result<Turn> {
+        let mut failures = VecDeque::new();
+        loop {
+            match reader.int()? {
+                0 => return Ok(after(failures, Turn::Empty)),
+                1 => {
+                    for _ in 0..reader.size()? {
+                        failures.extend(reader.outcome()?.err());
+                    }
+                }
+                _ => {
+                    let element = reader.tuple()?;
+                    let mut iterator = self.iterator(&element)?;
+                    iterator.restore(reader)?;
+                    return Ok(after(failures, Turn::Open { element, iterator }));
+                }
+            }
+        }
     }
 
     fn advance(&mut self) {
@@ -306,10 +383,15 @@ impl DatasetIterator for InterleaveIterator {
                     }
                     self.advance();
                 }
-                Some(turn @ Turn::Failed(_)) => {
-                    self.open -= 1;
-                    if let Turn::Failed(error) = std::mem::replace(turn, Turn::Empty) {
-                        return Err(error);
+                Some(turn @ Turn::Failed(..)) => {
+                    if let Turn::Failed(failures, next) = turn {
+                        if let Some(error) = failures.pop_front() {
+                            return Err(error);
+                        }
+                        *turn = std::mem::replace(&mut **next, Turn::Empty);
+                    }
+                    if let Turn::Empty = turn {
+                        self.open -= 1;
                     }
                 }
                 _ if self.input.is_some() => {
@@ -327,20 +409,7 @@ impl DatasetIterator for InterleaveIterator {
         writer.size(self.turn);
         writer.size(self.taken);
         writer.size(self.turns.len());
-        for turn in &mut self.turns {
-            match turn {
-                Turn::Empty => writer.int(0),
-                Turn::Failed(error) => {
-                    writer.int(1);
-                    writer.outcome(&Err(error.clone()));
-                }
-                Turn::Open { element, iterator } => {
-                    writer.int(2);
-                    writer.tuple(element);
-                    iterator.save(writer)?;
-                }
-            }
-        }
+        self.turns.iter_mut().try_for_each(|turn| turn.save(writer))?;
         crate::counting::save_optional(writer, &mut self.input)
     }
 
@@ -353,19 +422,7 @@ impl DatasetIterator for InterleaveIterator {
             return Err(invalid_argument!("The saved state of the iterator belongs to a longer cycle"));
         }
         for _ in 0..turns {
-            let turn = match reader.int()? {
-                0 => Turn::Empty,
-                1 => match reader.outcome()? {
-                    Err(error) => Turn::Failed(error),
-                    Ok(_) => Turn::Empty,
-                },
-                _ => {
-                    let element = reader.tuple()?;
-                    let mut iterator = self.iterator(&element)?;
-                    iterator.restore(reader)?;
-                    Turn::Open { element, iterator }
-                }
-            };
+            let turn = self.restore_turn(reader)?;
             self.open += usize::from(!matches!(turn, Turn::Empty));
             self.turns.push(turn);
         }

@@ -39,6 +39,7 @@ mod sources;
 mod sparse;
 mod state;
 mod table;
+mod thread_pool;
 mod tuple;
 mod window;
 mod write;
@@ -82,5 +83,6 @@ fn register_without_files(registry: &mut Registry) {
     sources::register(registry);
     sparse::register(registry);
     table::register(registry);
+    thread_pool::register(registry);
     window::register(registry);
 }

@@ -46,10 +46,13 @@ pub(crate) fn register(registry: &mut Registry) {
     });
 }
 
+/// Calls at a time at most, whatever is asked for: each may hold a thread.
+const MOST_WORKERS: usize = 64;
+
 /// The number of calls at a time.
 pub(crate) fn workers(ctx: &Context<'_>, calls: i64) -> Result<usize> {
     match usize::try_from(calls) {
-        Ok(calls) if calls > 0 => Ok(calls),
+        Ok(calls) if calls > 0 => Ok(calls.min(MOST_WORKERS)),
         _ if calls == AUTOTUNE => Ok(ctx.device().pool().threads()),
         _ => Err(invalid_argument!("num_parallel_calls must be greater than zero.")),
     }

@@ -85,10 +85,10 @@ pub(crate) fn get_next(
     ctx: AsyncContext,
     finish: impl FnOnce(Result<Option<Tuple>>) -> Result<Outputs> + Send + 'static,
 ) {
-    if let Some(next) = next_at_once(&run) {
+    let step = ctx.step().clone();
+    if let Some(next) = next_at_once(&step, &run) {
         return ctx.complete(finish(next));
     }
-    let step = ctx.step().clone();
     let spawned = pool::spawn(move || {
         let next = cancelled_with(&step, &run, || run.next());
         ctx.complete(finish(next));
@@ -98,12 +98,13 @@ pub(crate) fn get_next(
 }
 
 /// The next element if it is there without waiting.
-fn next_at_once(run: &Run) -> Option<Result<Option<Tuple>>> {
+fn next_at_once(step: &Arc<Step>, run: &Arc<Run>) -> Option<Result<Option<Tuple>>> {
     let mut iterator = run.iterator.try_lock()?;
     if !iterator.is_ready() {
         return None;
     }
-    Some(run.ctx.check().and_then(|()| iterator.next()))
+    // A function may run for ever without waiting for anything.
+    Some(run.ctx.check().and_then(|()| cancelled_with(step, run, || iterator.next())))
 }
 
 /// Runs `body` such that the iterator is cancelled if the step is.
