@@ -245,7 +245,7 @@ impl Tensor {
         elements: std::ops::Range<usize>,
         fill: impl FnOnce(&mut [u8]) -> Result<()>,
     ) -> Result<()> {
-        let (dtype, size) = (self.dtype, self.dtype.size());
+        let (dtype, size) = (self.dtype(), self.dtype().size());
         let range = elements.start.saturating_mul(size)..elements.end.saturating_mul(size);
         let bytes = self.as_mut_bytes().and_then(|bytes| bytes.get_mut(range));
         let bytes = bytes.ok_or_else(|| internal!("elements to fill are out of range or shared"))?;

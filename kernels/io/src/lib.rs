@@ -2,11 +2,13 @@
 //!
 //! Ops that touch files run on threads that may wait for them, never on the executor's.
 
+mod audio;
 mod checkpoint;
 mod checkpoint_v1;
 mod files;
 mod inputs;
 mod parse;
+mod reader;
 mod sharded;
 mod summary;
 
@@ -21,5 +23,7 @@ pub fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
     files::register(registry, files);
     sharded::register(registry);
     parse::register(registry);
+    audio::register(registry);
+    reader::register(registry, files);
     summary::register(registry, files);
 }

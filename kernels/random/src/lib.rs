@@ -3,6 +3,7 @@
 //! Every op draws from a Philox stream; how many words a value takes, and how far an execution moves the stream, is part of what
 //! makes two implementations agree. Logarithms, sines and cosines come from the C library, as TensorFlow's do.
 
+mod crop;
 mod distribution;
 mod fill;
 mod multinomial;
@@ -19,4 +20,5 @@ pub fn register(registry: &mut Registry) {
     shuffle::register(registry);
     multinomial::register(registry);
     stateless::register(registry);
+    crop::register(registry);
 }
