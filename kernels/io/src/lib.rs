@@ -9,6 +9,7 @@ mod files;
 mod inputs;
 mod parse;
 mod reader;
+mod remap;
 mod sharded;
 mod summary;
 
@@ -21,6 +22,7 @@ pub fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
     checkpoint::register(registry, files);
     checkpoint_v1::register(registry, files);
     files::register(registry, files);
+    remap::register(registry, files);
     sharded::register(registry);
     parse::register(registry);
     audio::register(registry);

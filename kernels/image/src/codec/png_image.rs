@@ -29,25 +29,30 @@ pub(super) fn decode(data: &[u8], channels: usize, wide: bool) -> Result<Decoded
     let frame = reader.next_frame(&mut buffer).map_err(|_| broken())?;
     buffer.truncate(frame.buffer_size());
     let (color, depth) = reader.output_color_type();
-    let words: Vec<u16> = match depth {
-        BitDepth::Sixteen => buffer.as_chunks::<2>().0.iter().map(|&pair| u16::from_be_bytes(pair)).collect(),
-        _ => buffer.iter().map(|&byte| u16::from(byte) * 257).collect(),
+    let deep = depth == BitDepth::Sixteen;
+    let words: Vec<u16> = if deep {
+        buffer.as_chunks::<2>().0.iter().map(|&pair| u16::from_be_bytes(pair)).collect()
+    } else {
+        buffer.iter().map(|&byte| u16::from(byte)).collect()
     };
-    let samples = convert(&words, color.samples(), channels);
+    // In the file's own depth, as the rounding of grays depends on it.
+    let opaque = if deep { u16::MAX } else { 0xff };
+    let samples = convert(&words, color.samples(), channels, opaque);
     if samples.len() != width * height * channels {
         return Err(broken());
     }
-    let samples = if wide {
-        Samples::Words(samples)
-    } else {
+    let samples = match (deep, wide) {
+        (true, true) => Samples::Words(samples),
+        (false, true) => Samples::Words(samples.into_iter().map(|sample| sample * 257).collect()),
         // The lower byte is dropped, not rounded.
-        Samples::Bytes(samples.into_iter().map(|word| (word >> 8) as u8).collect())
+        (true, false) => Samples::Bytes(samples.into_iter().map(|sample| (sample >> 8) as u8).collect()),
+        (false, false) => Samples::Bytes(samples.into_iter().map(|sample| sample as u8).collect()),
     };
     Ok(Decoded { frames: 1, height, width, channels, samples })
 }
 
-/// Brings pixels of some channels to another number of them: gray or colour, with or without opacity.
-fn convert(samples: &[u16], from: usize, to: usize) -> Vec<u16> {
+/// Brings pixels of some channels to another number of them: gray or colour, with or without opacity. `opaque` is the largest sample.
+fn convert(samples: &[u16], from: usize, to: usize, opaque: u16) -> Vec<u16> {
     if from == to || from == 0 {
         return samples.to_vec();
     }
@@ -58,7 +63,7 @@ fn convert(samples: &[u16], from: usize, to: usize) -> Vec<u16> {
             [red, green, blue] | [red, green, blue, _] => (red, green, blue),
             _ => (0, 0, 0),
         };
-        let opacity = if from % 2 == 0 { pixel.last().copied().unwrap_or(u16::MAX) } else { u16::MAX };
+        let opacity = if from % 2 == 0 { pixel.last().copied().unwrap_or(opaque) } else { opaque };
         if to < 3 {
             result.push(gray_of(red, green, blue));
         } else {
