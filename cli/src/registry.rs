@@ -26,6 +26,7 @@ fn registry_with(files: Arc<dyn FileSystem>) -> Registry {
     graphmill_kernels_data_flow::register(&mut registry);
     graphmill_kernels_lookup::register(&mut registry);
     graphmill_kernels_linalg::register(&mut registry);
+    graphmill_kernels_image::register(&mut registry);
     graphmill_kernels_io::register(&mut registry, &files);
     graphmill_kernels_list::register(&mut registry);
     graphmill_kernels_math::register(&mut registry);

@@ -34,7 +34,9 @@ pub use bundle::{BundleReader, BundleWriter, data_file_name, index_file_name, me
 pub use checksum::{crc32c, mask, masked_crc32c, unmask};
 pub use compression::{Compression, decompress_reader};
 pub use events::{EventsWriter, seconds_now};
-pub use example::{Dense, Layout, Parsed, Ragged, Sparse, parse_batch, parse_single};
+pub use example::{
+    Dense, DenseList, Layout, Parsed, ParsedSequences, Ragged, SequenceLayout, Sparse, parse_batch, parse_sequences, parse_single,
+};
 pub use file_system::{FileReader, FileSystem, RandomAccessFile, WritableFile, io_error};
 pub use fixed_length::{FixedLength, FixedLengthReader};
 pub use lines::LineReader;

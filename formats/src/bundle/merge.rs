@@ -1,7 +1,7 @@
 //! Making one checkpoint of those that several tasks wrote.
 
 use super::reader::read_header;
-use super::writer::write_index;
+use super::writer::{create_parent, write_index};
 use super::{data_file_name, decode, index_file_name};
 use crate::{FileSystem, Table};
 use graphmill_tensor::{Result, internal, invalid_argument};
@@ -29,9 +29,7 @@ pub fn merge_bundles(
     destination: &Path,
     allow_missing: bool,
 ) -> Result<()> {
-    if let Some(directory) = destination.parent() {
-        files.create_directories(directory)?;
-    }
+    create_parent(files, destination)?;
     let mut merged = Merged::default();
     let mut found = Vec::new();
     for &prefix in prefixes {

@@ -5,7 +5,7 @@ use super::{VERSION, data_file_name, index_file_name};
 use crate::file_system::temporary_name;
 use crate::ordered_code::slice_key;
 use crate::{FileSystem, TableBuilder, TensorSlice, WritableFile, mask};
-use graphmill_tensor::{Result, Shape, Tensor, encode_shape, internal, invalid_argument};
+use graphmill_tensor::{Code, Result, Shape, Tensor, encode_shape, internal, invalid_argument};
 use graphmill_wire::tensorflow::{BundleEntryProto, BundleHeaderProto, VersionDef};
 use prost::Message;
 use std::collections::BTreeMap;
@@ -28,9 +28,7 @@ impl BundleWriter {
     /// # Errors
     /// What the file system says.
     pub fn create(files: Arc<dyn FileSystem>, prefix: &Path) -> Result<BundleWriter> {
-        if let Some(directory) = prefix.parent() {
-            files.create_directories(directory)?;
-        }
+        create_parent(&*files, prefix)?;
         let data_path = temporary_name(&data_file_name(prefix, 0, 1));
         let data = Some(files.create(&data_path)?);
         Ok(BundleWriter { files, prefix: prefix.to_owned(), data_path, data, offset: 0, entries: BTreeMap::new() })
@@ -108,6 +106,14 @@ impl Drop for BundleWriter {
         // After a successful end there is no such file any more.
         self.data = None;
         let _ = self.files.remove_file(&self.data_path);
+    }
+}
+
+/// Makes the directory of a checkpoint. A file in its place is noticed by what is written next, which says so better.
+pub(super) fn create_parent(files: &dyn FileSystem, prefix: &Path) -> Result<()> {
+    match prefix.parent().map(|directory| files.create_directories(directory)) {
+        Some(Err(error)) if error.code() != Code::AlreadyExists => Err(error),
+        _ => Ok(()),
     }
 }
 

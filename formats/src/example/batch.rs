@@ -279,7 +279,7 @@ impl RowColumn {
 }
 
 /// Ends as row splits of a type: 0, then every end.
-fn splits(ends: &[usize], dtype: DType) -> Result<Tensor> {
+pub(super) fn splits(ends: &[usize], dtype: DType) -> Result<Tensor> {
     let all = std::iter::once(0).chain(ends.iter().copied());
     if dtype == DType::Int64 {
         return Tensor::vector(&all.map(|end| end as i64).collect::<Vec<_>>());

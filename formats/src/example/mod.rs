@@ -5,7 +5,10 @@
 mod batch;
 mod column;
 mod layout;
+mod sequence;
 mod wire;
 
 pub use batch::{Parsed, parse_batch, parse_single};
 pub use layout::{Dense, Layout, Ragged, Sparse};
+pub use sequence::{DenseList, ParsedSequences, SequenceLayout, parse_sequences};
+

@@ -2,11 +2,14 @@
 //!
 //! Ops that touch files run on threads that may wait for them, never on the executor's.
 
+mod audio;
 mod checkpoint;
 mod checkpoint_v1;
 mod files;
 mod inputs;
 mod parse;
+mod reader;
+mod remap;
 mod sharded;
 mod summary;
 
@@ -19,7 +22,10 @@ pub fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
     checkpoint::register(registry, files);
     checkpoint_v1::register(registry, files);
     files::register(registry, files);
+    remap::register(registry, files);
     sharded::register(registry);
     parse::register(registry);
+    audio::register(registry);
+    reader::register(registry, files);
     summary::register(registry, files);
 }

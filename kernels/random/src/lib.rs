@@ -4,6 +4,7 @@
 //! makes two implementations agree. Logarithms, sines and cosines come from the C library, as TensorFlow's do.
 
 mod candidates;
+mod crop;
 mod distribution;
 mod fill;
 mod multinomial;
@@ -27,4 +28,5 @@ pub fn register(registry: &mut Registry) {
     rejection::register(registry);
     truncated::register(registry);
     variable::register(registry);
+    crop::register(registry);
 }

@@ -34,7 +34,7 @@ struct ParseExample {
 }
 
 /// Where the names of features are.
-enum Keys {
+pub(super) enum Keys {
     /// In attributes.
     Known(Vec<Bytes>),
     /// In scalars, one for each.
@@ -44,7 +44,11 @@ enum Keys {
 }
 
 impl Keys {
-    fn get(&self, ctx: &Context<'_>) -> Result<Vec<Bytes>> {
+    /// The names.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for an input of another shape.
+    pub(super) fn get(&self, ctx: &Context<'_>) -> Result<Vec<Bytes>> {
         match self {
             Keys::Known(keys) => Ok(keys.clone()),
             Keys::Inputs(range) => range

@@ -5,12 +5,14 @@ mod csv;
 mod example;
 mod number;
 mod raw;
+mod sequence;
 mod tensor;
 
 use graphmill_runtime::Registry;
 
 pub(crate) fn register(registry: &mut Registry) {
     example::register(registry);
+    sequence::register(registry);
     csv::register(registry);
     raw::register(registry);
     compressed::register(registry);
