@@ -2,7 +2,7 @@
 
 use crate::{Compression, FileSystem, RecordWriter};
 use graphmill_tensor::Result;
-use graphmill_wire::tensorflow::{Event, event};
+use graphmill_wire::tensorflow::{Event, SourceMetadata, event};
 use prost::Message;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,6 +10,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What the first event of a file says of its format.
 const FILE_VERSION: &str = "brain.Event:2";
+
+/// Who wrote a file, as readers of event files know it.
+const WRITER: &str = "tensorflow.core.util.events_writer";
 
 /// Writes an event file.
 pub struct EventsWriter {
@@ -28,7 +31,8 @@ impl EventsWriter {
         let path = PathBuf::from(format!("{prefix}.out.tfevents.{:010}.{}{suffix}", seconds as u64, host_name()));
         let mut records = RecordWriter::new(files.create(&path)?, Compression::None);
         let what = Some(event::What::FileVersion(FILE_VERSION.to_owned()));
-        records.write(&Event { wall_time: seconds, what, ..Event::default() }.encode_to_vec())?;
+        let source_metadata = Some(SourceMetadata { writer: WRITER.to_owned() });
+        records.write(&Event { wall_time: seconds, what, source_metadata, ..Event::default() }.encode_to_vec())?;
         records.flush()?;
         Ok(EventsWriter { files, path, records })
     }
@@ -56,7 +60,7 @@ impl EventsWriter {
 }
 
 /// Seconds since 1970, as events carry them.
-pub(crate) fn seconds_now() -> f64 {
+pub fn seconds_now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 

@@ -2,9 +2,9 @@
 
 use crate::inline::{Call, inline};
 use crate::lower::lower_within;
-use crate::{Attrs, Graph, ImportOptions, SlotTypes, validate};
+use crate::{Attrs, Graph, ImportOptions, OpDef, SlotTypes, gradient, validate};
 use graphmill_tensor::{Result, invalid_argument, not_found};
-use graphmill_wire::tensorflow::attr_value::Value;
+use graphmill_wire::tensorflow::attr_value::{ListValue, Value};
 use graphmill_wire::tensorflow::{AttrValue, GraphDef, NameAttrList, NodeDef};
 use std::collections::{BTreeMap, HashSet};
 
@@ -29,6 +29,9 @@ pub struct FunctionBody {
 pub fn instantiate(graph: &Graph, function: &NameAttrList) -> Result<FunctionBody> {
     let library = graph.library();
     let name = function.name.as_str();
+    if let (gradient::OP, Some(Value::Func(inner))) = (name, function.attr.get("f").and_then(|f| f.value.as_ref())) {
+        return gradient_body(graph, inner);
+    }
     let definition = library.get(name).ok_or_else(|| not_found!("Function {name} is not defined."))?;
     let mut attrs = Attrs::from_proto(&function.attr);
     for attr in &definition.op.attrs {
@@ -64,6 +67,60 @@ pub fn instantiate(graph: &Graph, function: &NameAttrList) -> Result<FunctionBod
     let mut body = Graph::like(graph);
     body.extend_with(def, ImportOptions { allow_internal_names: true, ..Default::default() })?;
     Ok(FunctionBody { graph: lower_within(body, Some(name))?, args, results })
+}
+
+/// The gradient of a function as a function: of its arguments and the gradients of its results.
+fn gradient_body(graph: &Graph, function: &NameAttrList) -> Result<FunctionBody> {
+    let name = function.name.as_str();
+    let op = graph.library().op_def(name).ok_or_else(|| not_found!("Function {name} is not defined."))?;
+    let (args, results) = signature(op, &with_defaults(op, function))?;
+    let inputs: SlotTypes = args.iter().chain(&results).copied().collect();
+    let types = |slots: &SlotTypes| {
+        let r#type = slots.iter().map(|slot| slot.dtype.number()).collect();
+        AttrValue { value: Some(Value::List(Box::new(ListValue { r#type, ..Default::default() }))) }
+    };
+    let mut nodes = Vec::with_capacity(inputs.len() + args.len() + 1);
+    for (index, slot) in inputs.iter().enumerate() {
+        nodes.push(port("_Arg", &format!("x_{index}"), slot.dtype.number(), index, Vec::new()));
+    }
+    nodes.push(NodeDef {
+        name: "gradient".to_owned(),
+        op: gradient::OP.to_owned(),
+        input: (0..inputs.len()).map(|index| format!("x_{index}")).collect(),
+        attr: BTreeMap::from([
+            ("f".to_owned(), AttrValue { value: Some(Value::Func(function.clone())) }),
+            ("Tin".to_owned(), types(&inputs)),
+            ("Tout".to_owned(), types(&args)),
+        ]),
+        ..Default::default()
+    });
+    for (index, slot) in args.iter().enumerate() {
+        let source = vec![format!("gradient:{index}")];
+        nodes.push(port("_Retval", &format!("dx_{index}"), slot.dtype.number(), index, source));
+    }
+    let def = GraphDef { node: nodes, versions: Some(graph.versions().clone()), ..Default::default() };
+    let mut body = Graph::like(graph);
+    body.extend_with(def, ImportOptions { allow_internal_names: true, ..Default::default() })?;
+    Ok(FunctionBody { graph: lower_within(body, None)?, args: inputs, results: args })
+}
+
+/// The attributes that a function is called with, and the defaults of others.
+fn with_defaults(op: &OpDef, function: &NameAttrList) -> Attrs {
+    let mut attrs = Attrs::from_proto(&function.attr);
+    for attr in &op.attrs {
+        if let Some(default) = attr.default.as_ref().and_then(|default| default.value.as_ref())
+            && !attrs.has(&attr.name)
+        {
+            attrs.set(&attr.name, default.clone());
+        }
+    }
+    attrs
+}
+
+fn signature(op: &OpDef, attrs: &Attrs) -> Result<(SlotTypes, SlotTypes)> {
+    validate::slot_types(op, attrs).map_err(|error| {
+        invalid_argument!("Function {} is not instantiated with all it needs: {}", op.name, error.message())
+    })
 }
 
 /// A name for each slot of some arguments: that of the argument, with a number where it has more slots than one.

@@ -7,6 +7,7 @@ use graphmill_wire::tensorflow::{AttrValue, FunctionDef, NodeDef};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// How a function is called.
+#[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
     /// The function.
     pub function: &'a str,
@@ -20,6 +21,18 @@ pub(crate) struct Call<'a> {
     pub pivot: Option<&'a str>,
     /// The device of nodes that name none.
     pub device: &'a str,
+}
+
+impl Call<'_> {
+    /// Makes a node run where the call does, and only if it does.
+    pub(crate) fn settle(&self, node: &mut NodeDef) {
+        if let (Some(pivot), true) = (self.pivot, node.input.is_empty()) {
+            node.input.push(pivot.to_owned());
+        }
+        if node.device.is_empty() {
+            node.device = self.device.to_owned();
+        }
+    }
 }
 
 /// A body as nodes of its caller's graph.
@@ -65,12 +78,7 @@ pub(crate) fn inline(library: &FunctionLibrary, call: &Call<'_>) -> Result<Body>
             bind(value, call.attrs, name)?;
         }
         node.input = def.input.iter().map(|input| names.input(input)).collect::<Result<_>>()?;
-        if let (Some(pivot), true) = (call.pivot, node.input.is_empty()) {
-            node.input.push(pivot.to_owned());
-        }
-        if node.device.is_empty() {
-            node.device = call.device.to_owned();
-        }
+        call.settle(&mut node);
         nodes.push(node);
     }
     let mut results = Vec::with_capacity(signature.outputs.len());

@@ -8,6 +8,7 @@ mod attrs;
 mod body;
 mod control_flow;
 mod function;
+mod gradient;
 mod graph;
 mod import;
 mod inline;

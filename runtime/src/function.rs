@@ -56,6 +56,11 @@ impl FunctionRuntime {
         &self.device
     }
 
+    /// For functions of another graph's library, with the same kernels, device and threads.
+    pub fn for_graph(&self, graph: &Graph) -> Arc<FunctionRuntime> {
+        FunctionRuntime::new(graph, self.registry.clone(), self.device.clone(), self.executor.clone())
+    }
+
     /// The graph, without nodes, whose library has the functions.
     pub fn graph(&self) -> &Graph {
         &self.graph

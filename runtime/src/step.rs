@@ -1,8 +1,8 @@
 //! What belongs to one step.
 
-use crate::{CallbackId, CancellationManager, ResourceManager};
+use crate::{CallbackId, CancellationManager, ResourceManager, Trace};
 use graphmill_tensor::{Result, resource_exhausted};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Calls within calls that a step may have. Each holds some kilobytes; recursion that goes deeper hardly ends.
 const MAX_DEPTH: u32 = 10_000;
@@ -15,6 +15,7 @@ pub struct Step {
     resources: Arc<ResourceManager>,
     /// What ties a cancellation of its own to that of the step around it.
     link: Option<Link>,
+    trace: OnceLock<Arc<Trace>>,
 }
 
 struct Link {
@@ -25,7 +26,14 @@ struct Link {
 impl Step {
     /// A step under this id.
     pub fn new(id: i64) -> Step {
-        Step { id, depth: 0, cancellation: Arc::default(), resources: Arc::default(), link: None }
+        Step {
+            id,
+            depth: 0,
+            cancellation: Arc::default(),
+            resources: Arc::default(),
+            link: None,
+            trace: OnceLock::new(),
+        }
     }
 
     /// The id that all parts of the step share.
@@ -48,6 +56,16 @@ impl Step {
         &self.resources
     }
 
+    /// Has the nodes of the step recorded, those of runs that begin from now on.
+    pub fn start_trace(&self) -> &Arc<Trace> {
+        self.trace.get_or_init(|| Arc::new(Trace::new()))
+    }
+
+    /// The record of nodes, if there is one.
+    pub fn trace(&self) -> Option<&Arc<Trace>> {
+        self.trace.get()
+    }
+
     /// The same step one call deeper.
     ///
     /// # Errors
@@ -57,7 +75,8 @@ impl Step {
             return Err(resource_exhausted!("Functions call each other more than {MAX_DEPTH} deep"));
         }
         let (cancellation, resources) = (self.cancellation.clone(), self.resources.clone());
-        Ok(Step { id: self.id, depth: self.depth + 1, cancellation, resources, link: None })
+        let trace = self.trace.clone();
+        Ok(Step { id: self.id, depth: self.depth + 1, cancellation, resources, link: None, trace })
     }
 
     /// This step with resources of its own.

@@ -1,12 +1,13 @@
 //! Running one kernel alone, for tests of kernels.
 
 use crate::{
-    AnyKernel, AsyncContext, Construction, Context, Device, IntraOpPool, NodeInfo, Outputs, Registry, Step, Value,
+    AnyKernel, AsyncContext, Construction, Context, Device, IntraOpPool, NodeInfo, Outputs, Registration, Registry,
+    Step, Value,
 };
 use graphmill_graph::{Graph, NodeId};
 use graphmill_tensor::{DType, Result, Tensor, internal};
 use graphmill_wire::tensorflow::{AttrValue, GraphDef, NodeDef, VersionDef, attr_value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -155,4 +156,43 @@ fn run_node(
             receiver.recv_timeout(Duration::from_secs(60)).map_err(|_| internal!("the kernel did not complete"))?
         }
     }
+}
+
+/// How the kernels of a family differ from a table of TensorFlow's: lines of an op and, behind a tab, the element types of each
+/// kernel as `T=float,Tidx=int32 ; T=double,Tidx=int32`. Every combination must be taken by one kernel, and no other by any;
+/// `own` names ops that TensorFlow has no kernel for. Empty if they agree.
+pub fn kernel_differences(registry: &Registry, table: &str, own: &[&str]) -> Vec<String> {
+    let mut differences = Vec::new();
+    let mut listed = BTreeMap::new();
+    for (op, list) in table.lines().filter_map(|line| line.split_once('\t')).filter(|(op, _)| *op != "op") {
+        listed.insert(op, list.split(" ; ").map(combination).collect::<BTreeSet<_>>());
+    }
+    for (&op, combinations) in &listed {
+        for wanted in combinations {
+            let takes = |(attr, types): &(&str, Vec<DType>)| {
+                wanted.iter().any(|(name, dtype)| name == attr && types.iter().any(|t| t.name() == *dtype))
+            };
+            let found = registry.kernels_of(op).iter().filter(|k| k.constraints().iter().all(takes)).count();
+            if found != 1 {
+                differences.push(format!("{op} has {found} kernels for {wanted:?}"));
+            }
+        }
+    }
+    for (op, kernels) in registry.ops().filter(|(op, _)| !own.contains(op)) {
+        let count =
+            |kernel: &Registration| kernel.constraints().iter().map(|(_, types)| types.len()).product::<usize>();
+        let (here, there) = (kernels.iter().map(count).sum::<usize>(), listed.get(op).map_or(0, BTreeSet::len));
+        if here != there {
+            differences.push(format!("{op} takes {here} combinations of types, TensorFlow's {there}"));
+        }
+    }
+    differences
+}
+
+/// The type attributes of a kernel in the table; some kernels are told apart by their data format too.
+fn combination(text: &str) -> Vec<(&str, &str)> {
+    text.split(',')
+        .filter_map(|pair| pair.split_once('='))
+        .filter(|(a, d)| *a != "data_format" && !d.is_empty())
+        .collect()
 }

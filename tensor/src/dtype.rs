@@ -70,6 +70,94 @@ dtypes! {
     Float4E2M1FN = 33, "float4_e2m1fn", 1, "4-bit float with 2 exponent bits, one to a byte.";
 }
 
+/// Sets of types that many kernels are registered for.
+impl DType {
+    /// The floats of 16, 32 and 64 bits.
+    pub const FLOATS: &'static [DType] = &[DType::BFloat16, DType::Double, DType::Float, DType::Half];
+
+    /// The types of indices.
+    pub const INDICES: &'static [DType] = &[DType::Int32, DType::Int64];
+
+    /// The quantised types.
+    pub const QUANTIZED: &'static [DType] =
+        &[DType::QInt16, DType::QInt32, DType::QInt8, DType::QUInt16, DType::QUInt8];
+
+    /// Floats and integers of 8 bits and more: TensorFlow's `REAL_NUMBER_TYPES`.
+    pub const REALS: &'static [DType] = &[
+        DType::BFloat16,
+        DType::Double,
+        DType::Float,
+        DType::Half,
+        DType::Int16,
+        DType::Int32,
+        DType::Int64,
+        DType::Int8,
+        DType::UInt16,
+        DType::UInt32,
+        DType::UInt64,
+        DType::UInt8,
+    ];
+
+    /// Reals and complex numbers: TensorFlow's `NUMBER_TYPES`.
+    pub const NUMBERS: &'static [DType] = &[
+        DType::BFloat16,
+        DType::Complex128,
+        DType::Complex64,
+        DType::Double,
+        DType::Float,
+        DType::Half,
+        DType::Int16,
+        DType::Int32,
+        DType::Int64,
+        DType::Int8,
+        DType::UInt16,
+        DType::UInt32,
+        DType::UInt64,
+        DType::UInt8,
+    ];
+
+    /// Numbers and truth values: TensorFlow's `POD_TYPES`.
+    pub const NUMBERS_AND_BOOL: &'static [DType] = &[
+        DType::BFloat16,
+        DType::Bool,
+        DType::Complex128,
+        DType::Complex64,
+        DType::Double,
+        DType::Float,
+        DType::Half,
+        DType::Int16,
+        DType::Int32,
+        DType::Int64,
+        DType::Int8,
+        DType::UInt16,
+        DType::UInt32,
+        DType::UInt64,
+        DType::UInt8,
+    ];
+
+    /// Numbers, truth values, strings, resources and variants: TensorFlow's `ALL_TYPES`.
+    pub const COMMON: &'static [DType] = &[
+        DType::BFloat16,
+        DType::Bool,
+        DType::Complex128,
+        DType::Complex64,
+        DType::Double,
+        DType::Float,
+        DType::Half,
+        DType::Int16,
+        DType::Int32,
+        DType::Int64,
+        DType::Int8,
+        DType::Resource,
+        DType::String,
+        DType::UInt16,
+        DType::UInt32,
+        DType::UInt64,
+        DType::UInt8,
+        DType::Variant,
+    ];
+}
+
 impl DType {
     /// `tensorflow.DataType`'s number.
     pub fn number(self) -> i32 {

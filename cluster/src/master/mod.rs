@@ -6,6 +6,7 @@ mod connections;
 mod create_session;
 mod extend_session;
 mod heavy;
+mod idle;
 mod list_devices;
 mod partial_run;
 mod placement;
@@ -16,6 +17,7 @@ mod run_step;
 mod running;
 mod session;
 mod step_reply;
+mod step_stats;
 
 use crate::grpc::Reply;
 use crate::task::Task;
@@ -91,7 +93,9 @@ impl Master {
     /// # Errors
     /// `ABORTED` if there is none, upon which clients make a new session.
     fn session(&self, handle: &str) -> Result<Arc<Session>> {
-        self.find(handle).ok_or_else(|| aborted!("Session {handle} is not found."))
+        let session = self.find(handle).ok_or_else(|| aborted!("Session {handle} is not found."))?;
+        session.touch();
+        Ok(session)
     }
 
     fn find(&self, handle: &str) -> Option<Arc<Session>> {

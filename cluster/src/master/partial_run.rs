@@ -93,7 +93,7 @@ impl Master {
             tensors: vec![None; prepared.program.fetches().len()],
             outcome: None,
         };
-        let step = Arc::new(Step::new(self.step_id()));
+        let step = self.new_step(None);
         let partial = Partial { prepared, graph, step, progress: Mutex::new(progress), news: Notify::new() };
         Reply::message(&PartialRunSetupResponse { partial_run_handle: session.partial_runs.add(partial) })
     }
@@ -112,6 +112,10 @@ impl Master {
         let handle = &request.partial_run_handle;
         let partial = session.partial_runs.get(handle)?;
         let last = partial.check(request)?;
+        let options = request.options.as_ref();
+        if run_step::is_traced(options) {
+            partial.step.start_trace();
+        }
         let mut cancel = run_step::CancelOnDrop::new(&partial.step);
         let outcome = match self.advance(session, &partial, request) {
             Ok(()) => partial.wait_for(&request.fetch, last, deadline).await,
@@ -133,7 +137,7 @@ impl Master {
             }
         };
         let named = request.fetch.iter().map(String::as_str).zip(tensors).collect();
-        let metadata = last.then(|| run_step::metadata(request.options.as_ref(), &partial.prepared));
+        let metadata = last.then(|| run_step::metadata(options, &partial.prepared, &partial.step));
         step_reply::named_tensors(named, &metadata.unwrap_or_else(RunMetadata::default))
     }
 

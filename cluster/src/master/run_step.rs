@@ -3,13 +3,13 @@
 use super::create_session::milliseconds;
 use super::prepared::Prepared;
 use super::session::Session;
-use super::{Master, step_reply};
+use super::{Master, step_reply, step_stats};
 use crate::grpc::{Reply, decode};
 use bytes::Bytes;
 use graphmill_runtime::{Program, Step};
 use graphmill_tensor::{Result, Status, Tensor, cancelled, deadline_exceeded, internal, invalid_argument};
 use graphmill_wire::tensorflow::run_options::TraceLevel;
-use graphmill_wire::tensorflow::{RunMetadata, RunOptions, RunStepRequest, StepStats};
+use graphmill_wire::tensorflow::{RunMetadata, RunOptions, RunStepRequest};
 use std::fmt::Write;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -44,10 +44,11 @@ impl Master {
         }
         let prepared = session.prepare(&self.task, &request).await?;
         let feeds = prepared.order.feeds(request.feed.iter().map(|feed| feed.tensor.as_ref()))?;
-        let outputs = self.execute(&session, &prepared.run.program, feeds, deadline).await?;
+        let step = self.new_step(options);
+        let outputs = self.execute(&session, &prepared.run.program, &step, feeds, deadline).await?;
         let named = |&at: &usize| Ok((name_of(&request.fetch, at), prepared.order.fetch(at, &outputs)?));
         let tensors = prepared.distinct_fetches.iter().map(named).collect::<Result<Vec<_>>>()?;
-        step_reply::named_tensors(tensors, &metadata(options, &prepared.run))
+        step_reply::named_tensors(tensors, &metadata(options, &prepared.run, &step))
     }
 
     /// Runs a program once. The step is cancelled when `deadline` passes, and when this future is dropped.
@@ -55,14 +56,14 @@ impl Master {
         &self,
         session: &Session,
         program: &Arc<Program>,
+        step: &Arc<Step>,
         feeds: Vec<Tensor>,
         deadline: Option<Instant>,
     ) -> Result<Vec<Tensor>> {
-        let step = Arc::new(Step::new(self.step_id()));
-        let running = session.running.begin(&step)?;
-        let mut cancel = CancelOnDrop::new(&step);
+        let running = session.running.begin(step)?;
+        let mut cancel = CancelOnDrop::new(step);
         let (sender, receiver) = oneshot::channel();
-        self.task.executor.run(program, step, feeds, move |outcome| {
+        self.task.executor.run(program, step.clone(), feeds, move |outcome| {
             drop(running);
             // Nobody waits any more if the deadline has passed or the client is gone.
             let _ = sender.send(outcome);
@@ -81,13 +82,19 @@ impl Master {
             },
         };
         cancel.disarm();
+        session.touch();
         let outcome = outcome.unwrap_or_else(|_| Err(internal!("The step ended without an outcome")));
         outcome.map_err(|error| self.step_error(session, error))
     }
 
-    /// The id of a step that begins.
-    pub(super) fn step_id(&self) -> i64 {
-        (self.task.random.next() >> (u64::BITS - STEP_ID_BITS)).cast_signed()
+    /// A step that begins.
+    pub(super) fn new_step(&self, options: Option<&RunOptions>) -> Arc<Step> {
+        let id = self.task.random.next() >> (u64::BITS - STEP_ID_BITS);
+        let step = Step::new(id.cast_signed());
+        if is_traced(options) {
+            step.start_trace();
+        }
+        Arc::new(step)
     }
 
     /// What the client is told of a step that failed.
@@ -158,12 +165,17 @@ pub(super) fn check_options(options: Option<&RunOptions>, session: &Session) -> 
     Ok(())
 }
 
+/// Whether a step records its nodes.
+pub(super) fn is_traced(options: Option<&RunOptions>) -> bool {
+    options.is_some_and(|options| options.trace_level() == TraceLevel::FullTrace)
+}
+
 /// What a step says beside its tensors.
-pub(super) fn metadata(options: Option<&RunOptions>, run: &Prepared) -> RunMetadata {
+pub(super) fn metadata(options: Option<&RunOptions>, run: &Prepared, step: &Step) -> RunMetadata {
     let mut metadata = RunMetadata::default();
     if let Some(options) = options {
-        if options.trace_level() == TraceLevel::FullTrace {
-            metadata.step_stats = Some(StepStats::default());
+        if let (true, Some(trace)) = (is_traced(Some(options)), step.trace()) {
+            metadata.step_stats = Some(step_stats::step_stats(trace, &run.graph, run.program.device().name()));
         }
         if options.output_partition_graphs {
             metadata.partition_graphs.push(run.graph.to_def());

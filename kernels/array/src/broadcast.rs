@@ -1,15 +1,18 @@
 //! Broadcasting as an op, and shapes that broadcasting gives.
 
 use crate::args::{index_vector, integers, joined};
-use crate::types::{BASIC, FLOAT8, INDEX, OBJECTS, union};
+use crate::types::{FLOAT8, OBJECTS, union};
 use crate::walk::{Dims, Walk, strides_of};
 use graphmill_runtime::{Context, Kernel, Registry};
-use graphmill_tensor::{Result, Shape, Tensor, invalid_argument};
+use graphmill_tensor::{DType, Result, Shape, Tensor, invalid_argument};
 
 pub(crate) fn register(registry: &mut Registry) {
-    registry.op("BroadcastTo").types("T", &union(&[BASIC, FLOAT8, OBJECTS])).kernel(|_| Ok(BroadcastTo));
-    registry.op("BroadcastArgs").types("T", INDEX).kernel(|_| Ok(BroadcastArgs));
-    registry.op("BroadcastGradientArgs").types("T", INDEX).kernel(|_| Ok(BroadcastGradientArgs));
+    registry
+        .op("BroadcastTo")
+        .types("T", &union(&[DType::NUMBERS_AND_BOOL, FLOAT8, OBJECTS]))
+        .kernel(|_| Ok(BroadcastTo));
+    registry.op("BroadcastArgs").types("T", DType::INDICES).kernel(|_| Ok(BroadcastArgs));
+    registry.op("BroadcastGradientArgs").types("T", DType::INDICES).kernel(|_| Ok(BroadcastGradientArgs));
 }
 
 /// The elements repeated to fill a shape that the input broadcasts to.

@@ -1,18 +1,18 @@
 //! Joining tensors along a dimension that is there (concat) or new (pack).
 
 use crate::args::{axis_of, integer};
-use crate::types::{BASIC, FLOAT8, INDEX, OBJECTS, QUANTIZED, STRING, union};
+use crate::types::{FLOAT8, OBJECTS, STRING, union};
 use crate::walk::Dims;
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Mover, Result, Shape, Tensor, invalid_argument};
 use smallvec::SmallVec;
 
 pub(crate) fn register(registry: &mut Registry) {
-    let joined = union(&[BASIC, FLOAT8, QUANTIZED, STRING]);
+    let joined = union(&[DType::NUMBERS_AND_BOOL, FLOAT8, DType::QUANTIZED, STRING]);
     registry.op("Concat").types("T", &joined).kernel(|_| Ok(Concat { axis_last: false }));
     registry.op("ConcatV2").types("T", &joined).kernel(|_| Ok(Concat { axis_last: true }));
-    registry.op("ConcatOffset").types("shape_type", INDEX).kernel(|_| Ok(ConcatOffset));
-    let packed = union(&[BASIC, FLOAT8, QUANTIZED, OBJECTS]);
+    registry.op("ConcatOffset").types("shape_type", DType::INDICES).kernel(|_| Ok(ConcatOffset));
+    let packed = union(&[DType::NUMBERS_AND_BOOL, FLOAT8, DType::QUANTIZED, OBJECTS]);
     registry.op("Pack").types("T", &packed).kernel(Pack::new);
 }
 

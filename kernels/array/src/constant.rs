@@ -1,6 +1,6 @@
 //! Ops whose output does not depend on the values of an input of its size.
 
-use crate::types::{BASIC, INDEX, OBJECTS, QUANTIZED, STRING, union};
+use crate::types::{OBJECTS, STRING, union};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Element, Mover, Result, Tensor, dispatch, internal, invalid_argument};
 use num_traits::One;
@@ -8,12 +8,12 @@ use num_traits::One;
 pub(crate) fn register(registry: &mut Registry) {
     registry.op("Const").kernel(Const::new);
     registry.op("HostConst").kernel(Const::new);
-    let filled = union(&[BASIC, QUANTIZED, OBJECTS, &[DType::Int4, DType::UInt4]]);
-    registry.op("Fill").types("T", &filled).types("index_type", INDEX).kernel(|_| Ok(Fill));
-    let zeros = union(&[BASIC, STRING, &[DType::Variant]]);
+    let filled = union(&[DType::NUMBERS_AND_BOOL, DType::QUANTIZED, OBJECTS, &[DType::Int4, DType::UInt4]]);
+    registry.op("Fill").types("T", &filled).types("index_type", DType::INDICES).kernel(|_| Ok(Fill));
+    let zeros = union(&[DType::NUMBERS_AND_BOOL, STRING, &[DType::Variant]]);
     registry.op("ZerosLike").types("T", &zeros).kernel(|_| Ok(ZerosLike));
-    registry.op("OnesLike").types("T", BASIC).kernel(|_| Ok(OnesLike));
-    registry.op("Empty").types("dtype", &union(&[BASIC, STRING])).kernel(|_| Ok(Empty));
+    registry.op("OnesLike").types("T", DType::NUMBERS_AND_BOOL).kernel(|_| Ok(OnesLike));
+    registry.op("Empty").types("dtype", &union(&[DType::NUMBERS_AND_BOOL, STRING])).kernel(|_| Ok(Empty));
 }
 
 /// The tensor of the attribute `value`.

@@ -1,7 +1,6 @@
 //! Diagonals and bands of matrices.
 
 use crate::args::{integer, integers};
-use crate::types::{BASIC, NUMBERS};
 use crate::walk::Dims;
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::DType::{self, Complex64, Complex128, Double, Float, Half, Int32, Int64};
@@ -9,16 +8,16 @@ use graphmill_tensor::{Mover, Result, Shape, Tensor, invalid_argument};
 
 pub(crate) fn register(registry: &mut Registry) {
     for op in ["MatrixDiag", "MatrixDiagV2", "MatrixDiagV3", "BatchMatrixDiag"] {
-        registry.op(op).types("T", BASIC).kernel(|c| Ok(MatrixDiag(Alignment::new(c)?)));
+        registry.op(op).types("T", DType::NUMBERS_AND_BOOL).kernel(|c| Ok(MatrixDiag(Alignment::new(c)?)));
     }
     for op in ["MatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3", "BatchMatrixDiagPart"] {
-        registry.op(op).types("T", BASIC).kernel(|c| Ok(MatrixDiagPart(Alignment::new(c)?)));
+        registry.op(op).types("T", DType::NUMBERS_AND_BOOL).kernel(|c| Ok(MatrixDiagPart(Alignment::new(c)?)));
     }
     for op in ["MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3", "BatchMatrixSetDiag"] {
-        registry.op(op).types("T", BASIC).kernel(|c| Ok(MatrixSetDiag(Alignment::new(c)?)));
+        registry.op(op).types("T", DType::NUMBERS_AND_BOOL).kernel(|c| Ok(MatrixSetDiag(Alignment::new(c)?)));
     }
-    registry.op("MatrixBandPart").types("T", BASIC).kernel(|_| Ok(MatrixBandPart));
-    registry.op("BatchMatrixBandPart").types("T", NUMBERS).kernel(|_| Ok(MatrixBandPart));
+    registry.op("MatrixBandPart").types("T", DType::NUMBERS_AND_BOOL).kernel(|_| Ok(MatrixBandPart));
+    registry.op("BatchMatrixBandPart").types("T", DType::NUMBERS).kernel(|_| Ok(MatrixBandPart));
     let types: &[DType] = &[Complex128, Complex64, Double, Float, Half, Int32, Int64];
     registry.op("Diag").types("T", types).kernel(|_| Ok(Diag));
     registry.op("DiagPart").types("T", types).kernel(|_| Ok(DiagPart));

@@ -1,18 +1,21 @@
 //! Taking tensors apart into slices by a number for each slice, and putting them together again.
 
 use crate::gather::position_text;
-use crate::types::{BASIC, OBJECTS, QUANTIZED_8_32, STRING, union};
+use crate::types::{OBJECTS, QUANTIZED_8_32, STRING, union};
 use crate::walk::Dims;
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Mover, Result, Shape, Tensor, invalid_argument};
 use smallvec::SmallVec;
 
 pub(crate) fn register(registry: &mut Registry) {
-    let stitched = union(&[BASIC, QUANTIZED_8_32, STRING, &[DType::Variant]]);
+    let stitched = union(&[DType::NUMBERS_AND_BOOL, QUANTIZED_8_32, STRING, &[DType::Variant]]);
     for op in ["DynamicStitch", "ParallelDynamicStitch"] {
         registry.op(op).types("T", &stitched).kernel(DynamicStitch::new);
     }
-    registry.op("DynamicPartition").types("T", &union(&[BASIC, OBJECTS])).kernel(|_| Ok(DynamicPartition));
+    registry
+        .op("DynamicPartition")
+        .types("T", &union(&[DType::NUMBERS_AND_BOOL, OBJECTS]))
+        .kernel(|_| Ok(DynamicPartition));
 }
 
 /// `merged[indices[m][i..]] = data[m][i..]`, later ones over earlier ones. Slices that no index names are zeros.

@@ -1,14 +1,14 @@
 //! Picking slices by index.
 
 use crate::args::{axis_of, integer};
-use crate::types::{BASIC, FLOAT8, INDEX_16, OBJECTS, QUANTIZED, union};
+use crate::types::{FLOAT8, INDEX_16, OBJECTS, union};
 use crate::walk::Dims;
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
-use graphmill_tensor::{Element, Mover, Result, Shape, Tensor, dispatch, internal, invalid_argument};
+use graphmill_tensor::{DType, Element, Mover, Result, Shape, Tensor, dispatch, internal, invalid_argument};
 use num_traits::Bounded;
 
 pub(crate) fn register(registry: &mut Registry) {
-    let types = union(&[BASIC, FLOAT8, QUANTIZED, OBJECTS]);
+    let types = union(&[DType::NUMBERS_AND_BOOL, FLOAT8, DType::QUANTIZED, OBJECTS]);
     registry.op("Gather").types("Tparams", &types).types("Tindices", INDEX_16).kernel(|_| Ok(Gather { batch_dims: 0 }));
     registry.op("GatherV2").types("Tparams", &types).types("Tindices", INDEX_16).kernel(Gather::new);
 }

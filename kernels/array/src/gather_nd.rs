@@ -1,17 +1,17 @@
 //! Picking slices by rows of indices, and the rows of indices that scattering shares.
 
 use crate::gather::position_text;
-use crate::types::{BASIC, FLOAT8, INDEX_16, OBJECTS, QUANTIZED_8_32, union};
+use crate::types::{FLOAT8, INDEX_16, OBJECTS, QUANTIZED_8_32, union};
 use crate::walk::Dims;
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
-use graphmill_tensor::{Element, Mover, Result, Shape, Tensor, dispatch, internal, invalid_argument};
+use graphmill_tensor::{DType, Element, Mover, Result, Shape, Tensor, dispatch, internal, invalid_argument};
 use std::fmt::Display;
 
 /// As many dimensions as TensorFlow's kernels can index into.
 pub(crate) const MAX_DEPTH: usize = 7;
 
 pub(crate) fn register(registry: &mut Registry) {
-    let types = union(&[BASIC, FLOAT8, QUANTIZED_8_32, OBJECTS]);
+    let types = union(&[DType::NUMBERS_AND_BOOL, FLOAT8, QUANTIZED_8_32, OBJECTS]);
     registry.op("GatherNd").types("Tparams", &types).types("Tindices", INDEX_16).kernel(GatherNd::new);
 }
 

@@ -2,15 +2,13 @@
 
 use graphmill_graph::PartialShape;
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
-use graphmill_tensor::{Result, Tensor, invalid_argument};
-
-use crate::types::BASIC;
+use graphmill_tensor::{DType, Result, Tensor, invalid_argument};
 
 pub(crate) fn register(registry: &mut Registry) {
     for op in ["Identity", "IdentityN", "StopGradient", "PreventGradient", "PlaceholderWithDefault"] {
         registry.op(op).kernel(|_| Ok(Forward));
     }
-    registry.op("Snapshot").types("T", BASIC).kernel(|_| Ok(Forward));
+    registry.op("Snapshot").types("T", DType::NUMBERS_AND_BOOL).kernel(|_| Ok(Forward));
     registry.op("GuaranteeConst").kernel(|_| Ok(Forward));
     registry.op("EnsureShape").kernel(EnsureShape::new);
     registry.op("DeepCopy").kernel(|_| Ok(DeepCopy));

@@ -12,6 +12,7 @@ mod dynamic;
 mod gather;
 mod gather_nd;
 mod identity;
+mod inplace;
 mod numerics;
 mod one_hot;
 mod pad;
@@ -41,6 +42,7 @@ use graphmill_runtime::Registry;
 pub fn register(registry: &mut Registry) {
     constant::register(registry);
     identity::register(registry);
+    inplace::register(registry);
     placeholder::register(registry);
     numerics::register(registry);
     shape::register(registry);

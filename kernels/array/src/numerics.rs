@@ -1,20 +1,17 @@
 //! Checks for values that are not finite.
 
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
-use graphmill_tensor::DType::{self, BFloat16, Double, Float, Half};
-use graphmill_tensor::{Element, Result, Tensor, dispatch, internal, invalid_argument};
+use graphmill_tensor::{DType, Element, Result, Tensor, dispatch, internal, invalid_argument};
 use num_traits::Float as Number;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-
-const TYPES: &[DType] = &[BFloat16, Double, Float, Half];
 
 const NAN: u8 = 1;
 const POSITIVE: u8 = 2;
 const NEGATIVE: u8 = 4;
 
 pub(crate) fn register(registry: &mut Registry) {
-    registry.op("CheckNumerics").types("T", TYPES).kernel(|c| CheckNumerics::new(c, false));
-    registry.op("CheckNumericsV2").types("T", TYPES).kernel(|c| CheckNumerics::new(c, true));
+    registry.op("CheckNumerics").types("T", DType::FLOATS).kernel(|c| CheckNumerics::new(c, false));
+    registry.op("CheckNumericsV2").types("T", DType::FLOATS).kernel(|c| CheckNumerics::new(c, true));
 }
 
 /// `y = x`, or `INVALID_ARGUMENT` if an element is infinite or NaN. The second version tells the infinities apart.

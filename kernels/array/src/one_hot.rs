@@ -1,16 +1,16 @@
 //! One-hot vectors.
 
 use crate::args::integers;
-use crate::types::{BASIC, OBJECTS, union};
+use crate::types::{OBJECTS, union};
 use crate::walk::Dims;
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::DType::{Int8, Int32, Int64, UInt8};
-use graphmill_tensor::{Mover, Result, Shape, invalid_argument};
+use graphmill_tensor::{DType, Mover, Result, Shape, invalid_argument};
 
 pub(crate) fn register(registry: &mut Registry) {
     registry
         .op("OneHot")
-        .types("T", &union(&[BASIC, OBJECTS]))
+        .types("T", &union(&[DType::NUMBERS_AND_BOOL, OBJECTS]))
         .types("TI", &[Int32, Int64, Int8, UInt8])
         .kernel(OneHot::new);
 }

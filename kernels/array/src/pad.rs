@@ -3,22 +3,26 @@
 use crate::args::{computed_shape, integers};
 use crate::constant::Repeat;
 use crate::stretch::{self, Stretch};
-use crate::types::{BASIC, INDEX, NUMBERS, QUANTIZED_8_32, STRING, union};
+use crate::types::{QUANTIZED_8_32, STRING, union};
 use crate::walk::{Dims, Walk, row_major, strides_of};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
-use graphmill_tensor::{Element, Result, Shape, Tensor, dispatch, internal, invalid_argument, unimplemented_op};
+use graphmill_tensor::{DType, Element, Result, Shape, Tensor, dispatch, internal, invalid_argument, unimplemented_op};
 use std::ops::AddAssign;
 
 /// TensorFlow's mirror padding goes up to this rank.
 const MAX_MIRROR_RANK: usize = 5;
 
 pub(crate) fn register(registry: &mut Registry) {
-    let types = union(&[BASIC, QUANTIZED_8_32, STRING]);
+    let types = union(&[DType::NUMBERS_AND_BOOL, QUANTIZED_8_32, STRING]);
     for op in ["Pad", "PadV2"] {
-        registry.op(op).types("T", &types).types("Tpaddings", INDEX).kernel(|_| Ok(Pad));
+        registry.op(op).types("T", &types).types("Tpaddings", DType::INDICES).kernel(|_| Ok(Pad));
     }
-    registry.op("MirrorPad").types("T", &types).types("Tpaddings", INDEX).kernel(MirrorPad::new);
-    registry.op("MirrorPadGrad").types("T", NUMBERS).types("Tpaddings", INDEX).kernel(MirrorPadGrad::new);
+    registry.op("MirrorPad").types("T", &types).types("Tpaddings", DType::INDICES).kernel(MirrorPad::new);
+    registry
+        .op("MirrorPadGrad")
+        .types("T", DType::NUMBERS)
+        .types("Tpaddings", DType::INDICES)
+        .kernel(MirrorPadGrad::new);
 }
 
 /// The padding before and behind each dimension. `texts` are how the op's kernel puts its errors: between the shapes, and before

@@ -2,18 +2,23 @@
 
 use crate::args::{axis_of, integers};
 use crate::stretch::{self, Stretch};
-use crate::types::{BASIC, INDEX, OBJECTS, STRING, union};
+use crate::types::{OBJECTS, STRING, union};
 use crate::walk::{Dims, Walk, strides_of};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
-use graphmill_tensor::{Result, Tensor, invalid_argument, unimplemented_op};
+use graphmill_tensor::{DType, Result, Tensor, invalid_argument, unimplemented_op};
 
 pub(crate) fn register(registry: &mut Registry) {
-    let types = union(&[BASIC, STRING]);
+    let types = union(&[DType::NUMBERS_AND_BOOL, STRING]);
     registry.op("Reverse").types("T", &types).kernel(|_| Ok(Reverse));
-    registry.op("ReverseV2").types("T", &types).types("Tidx", INDEX).kernel(|_| Ok(ReverseV2));
-    registry.op("ReverseSequence").types("T", &types).types("Tlen", INDEX).kernel(ReverseSequence::new);
-    let rolled = union(&[BASIC, OBJECTS]);
-    registry.op("Roll").types("T", &rolled).types("Tshift", INDEX).types("Taxis", INDEX).kernel(|_| Ok(Roll));
+    registry.op("ReverseV2").types("T", &types).types("Tidx", DType::INDICES).kernel(|_| Ok(ReverseV2));
+    registry.op("ReverseSequence").types("T", &types).types("Tlen", DType::INDICES).kernel(ReverseSequence::new);
+    let rolled = union(&[DType::NUMBERS_AND_BOOL, OBJECTS]);
+    registry
+        .op("Roll")
+        .types("T", &rolled)
+        .types("Tshift", DType::INDICES)
+        .types("Taxis", DType::INDICES)
+        .kernel(|_| Ok(Roll));
 }
 
 fn reverse(ctx: &mut Context<'_>, reversed: &[bool]) -> Result<()> {

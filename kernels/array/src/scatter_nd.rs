@@ -2,7 +2,7 @@
 
 use crate::args::integers;
 use crate::gather_nd::{MAX_DEPTH, ignores_bad_indices, row_text, slice_starts};
-use crate::types::{BASIC, INDEX, NUMBERS, REALS, STRING, union};
+use crate::types::{STRING, union};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Element, Mover, Result, Shape, Status, Tensor, dispatch, internal, invalid_argument};
 use std::ops::{Add, Sub};
@@ -18,26 +18,38 @@ enum Update {
 }
 
 pub(crate) fn register(registry: &mut Registry) {
-    let with_string = union(&[BASIC, STRING]);
-    registry.op("ScatterNd").types("T", &with_string).types("Tindices", INDEX).kernel(ScatterNd::new);
-    registry.op("ScatterNdNonAliasingAdd").types("T", BASIC).types("Tindices", INDEX).kernel(Scatter::non_aliasing);
+    let with_string = union(&[DType::NUMBERS_AND_BOOL, STRING]);
+    registry.op("ScatterNd").types("T", &with_string).types("Tindices", DType::INDICES).kernel(ScatterNd::new);
+    registry
+        .op("ScatterNdNonAliasingAdd")
+        .types("T", DType::NUMBERS_AND_BOOL)
+        .types("Tindices", DType::INDICES)
+        .kernel(Scatter::non_aliasing);
     registry
         .op("TensorScatterUpdate")
         .types("T", &with_string)
-        .types("Tindices", INDEX)
+        .types("Tindices", DType::INDICES)
         .kernel(|c| Scatter::new(c, Update::Assign));
     registry
         .op("TensorScatterAdd")
-        .types("T", NUMBERS)
-        .types("Tindices", INDEX)
+        .types("T", DType::NUMBERS)
+        .types("Tindices", DType::INDICES)
         .kernel(|c| Scatter::new(c, Update::Add));
     registry
         .op("TensorScatterSub")
-        .types("T", NUMBERS)
-        .types("Tindices", INDEX)
+        .types("T", DType::NUMBERS)
+        .types("Tindices", DType::INDICES)
         .kernel(|c| Scatter::new(c, Update::Sub));
-    registry.op("TensorScatterMax").types("T", REALS).types("Tindices", INDEX).kernel(|c| Scatter::new(c, Update::Max));
-    registry.op("TensorScatterMin").types("T", REALS).types("Tindices", INDEX).kernel(|c| Scatter::new(c, Update::Min));
+    registry
+        .op("TensorScatterMax")
+        .types("T", DType::REALS)
+        .types("Tindices", DType::INDICES)
+        .kernel(|c| Scatter::new(c, Update::Max));
+    registry
+        .op("TensorScatterMin")
+        .types("T", DType::REALS)
+        .types("Tindices", DType::INDICES)
+        .kernel(|c| Scatter::new(c, Update::Min));
 }
 
 /// Zeros of a shape with `updates[i..]` added at `indices[i..]`; strings are appended, truth values ored.

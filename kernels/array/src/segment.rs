@@ -3,11 +3,11 @@
 use crate::args::{integer, integers};
 use crate::gather::position_text;
 use crate::scatter_nd::Wrapping;
-use crate::types::{INDEX, INDEX_16, NUMBERS, REALS};
+use crate::types::INDEX_16;
 use crate::walk::Dims;
 use graphmill_runtime::{Context, Kernel, Registry};
 use graphmill_tensor::{
-    Complex32, Complex64, Element, Result, Shape, Tensor, bf16, dispatch, f16, internal, invalid_argument,
+    Complex32, Complex64, DType, Element, Result, Shape, Tensor, bf16, dispatch, f16, internal, invalid_argument,
 };
 use num_traits::Bounded;
 
@@ -23,21 +23,21 @@ enum Reduction {
 pub(crate) fn register(registry: &mut Registry) {
     use Reduction::*;
     for (op, types, reduction) in [
-        ("UnsortedSegmentSum", NUMBERS, Sum),
-        ("UnsortedSegmentMax", REALS, Max),
-        ("UnsortedSegmentMin", REALS, Min),
-        ("UnsortedSegmentProd", NUMBERS, Prod),
+        ("UnsortedSegmentSum", DType::NUMBERS, Sum),
+        ("UnsortedSegmentMax", DType::REALS, Max),
+        ("UnsortedSegmentMin", DType::REALS, Min),
+        ("UnsortedSegmentProd", DType::NUMBERS, Prod),
     ] {
         registry.op(op).types("T", types).types("Tindices", INDEX_16).kernel(move |_| Ok(Unsorted(reduction)));
     }
     for (op, types, reduction) in [
-        ("SegmentSum", NUMBERS, Sum),
-        ("SegmentMean", NUMBERS, Mean),
-        ("SegmentMax", REALS, Max),
-        ("SegmentMin", REALS, Min),
-        ("SegmentProd", NUMBERS, Prod),
+        ("SegmentSum", DType::NUMBERS, Sum),
+        ("SegmentMean", DType::NUMBERS, Mean),
+        ("SegmentMax", DType::REALS, Max),
+        ("SegmentMin", DType::REALS, Min),
+        ("SegmentProd", DType::NUMBERS, Prod),
     ] {
-        registry.op(op).types("T", types).types("Tindices", INDEX).kernel(move |_| Ok(Sorted(reduction)));
+        registry.op(op).types("T", types).types("Tindices", DType::INDICES).kernel(move |_| Ok(Sorted(reduction)));
     }
 }
 

@@ -1,19 +1,18 @@
 //! Shapes as values, and the same elements under another shape.
 
 use crate::args::{axis_of, index_vector, integer, integers};
-use crate::types::INDEX;
 use crate::walk::Dims;
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Result, Shape, Tensor, internal, invalid_argument};
 
 pub(crate) fn register(registry: &mut Registry) {
-    registry.op("Shape").types("out_type", INDEX).kernel(|_| Ok(ShapeOf { op: "Shape" }));
-    registry.op("ShapeN").types("out_type", INDEX).kernel(|_| Ok(ShapeOf { op: "ShapeN" }));
-    registry.op("Size").types("out_type", INDEX).kernel(|_| Ok(Size));
+    registry.op("Shape").types("out_type", DType::INDICES).kernel(|_| Ok(ShapeOf { op: "Shape" }));
+    registry.op("ShapeN").types("out_type", DType::INDICES).kernel(|_| Ok(ShapeOf { op: "ShapeN" }));
+    registry.op("Size").types("out_type", DType::INDICES).kernel(|_| Ok(Size));
     registry.op("Rank").kernel(|_| Ok(Rank));
-    registry.op("Reshape").types("Tshape", INDEX).kernel(|_| Ok(Reshape));
+    registry.op("Reshape").types("Tshape", DType::INDICES).kernel(|_| Ok(Reshape));
     registry.op("Squeeze").kernel(Squeeze::new);
-    registry.op("ExpandDims").types("Tdim", INDEX).kernel(|_| Ok(ExpandDims));
+    registry.op("ExpandDims").types("Tdim", DType::INDICES).kernel(|_| Ok(ExpandDims));
     registry.op("Bitcast").kernel(Bitcast::new);
 }
 

@@ -1,13 +1,16 @@
 //! A box cut out of a tensor.
 
 use crate::args::integers;
-use crate::types::{BASIC, FLOAT8, QUANTIZED_8_32, STRING, union};
+use crate::types::{FLOAT8, QUANTIZED_8_32, STRING, union};
 use crate::walk::{Dims, Walk, strides_of};
 use graphmill_runtime::{Context, Kernel, Registry};
-use graphmill_tensor::{Result, Shape, Tensor, invalid_argument};
+use graphmill_tensor::{DType, Result, Shape, Tensor, invalid_argument};
 
 pub(crate) fn register(registry: &mut Registry) {
-    registry.op("Slice").types("T", &union(&[BASIC, FLOAT8, QUANTIZED_8_32, STRING])).kernel(|_| Ok(Slice));
+    registry
+        .op("Slice")
+        .types("T", &union(&[DType::NUMBERS_AND_BOOL, FLOAT8, QUANTIZED_8_32, STRING]))
+        .kernel(|_| Ok(Slice));
 }
 
 /// `size` elements from `begin` on in each dimension; a size of -1 means all that remain.

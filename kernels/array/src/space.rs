@@ -1,25 +1,25 @@
 //! Moving blocks of space to depth or to the batch, and back.
 
 use crate::args::integers;
-use crate::types::{BASIC, OBJECTS, REALS, union};
+use crate::types::{OBJECTS, union};
 use crate::walk::{Dims, Walk, strides_of};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Result, Shape, Tensor, invalid_argument};
 
 pub(crate) fn register(registry: &mut Registry) {
-    let moved = union(&[BASIC, OBJECTS]);
+    let moved = union(&[DType::NUMBERS_AND_BOOL, OBJECTS]);
     registry
         .op("SpaceToDepth")
         .types("T", &union(&[&moved, &[DType::QInt8]]))
         .kernel(|c| Ok(SpaceToDepth(block_size(c)?)));
     registry.op("DepthToSpace").types("T", &moved).kernel(|c| Ok(DepthToSpace(block_size(c)?)));
     for (op, to_batch) in [("SpaceToBatchND", true), ("BatchToSpaceND", false)] {
-        registry.op(op).types("T", REALS).kernel(move |_| Ok(Blocks { to_batch, size: None }));
+        registry.op(op).types("T", DType::REALS).kernel(move |_| Ok(Blocks { to_batch, size: None }));
     }
     for (op, to_batch) in [("SpaceToBatch", true), ("BatchToSpace", false)] {
         registry
             .op(op)
-            .types("T", REALS)
+            .types("T", DType::REALS)
             .kernel(move |c| Ok(Blocks { to_batch, size: Some(c.attrs().int("block_size")?) }));
     }
 }

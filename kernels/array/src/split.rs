@@ -1,17 +1,17 @@
 //! Cutting a tensor along a dimension.
 
 use crate::args::{axis_of, integer, integers};
-use crate::types::{BASIC, FLOAT8, OBJECTS, union};
+use crate::types::{FLOAT8, OBJECTS, union};
 use crate::walk::{Dims, Walk};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::DType::{Int4, Int8, Int32, Int64, QUInt8, UInt4};
-use graphmill_tensor::{Result, Shape, Tensor, invalid_argument};
+use graphmill_tensor::{DType, Result, Shape, Tensor, invalid_argument};
 
 pub(crate) fn register(registry: &mut Registry) {
-    let split = union(&[BASIC, FLOAT8, OBJECTS, &[Int4, UInt4, QUInt8]]);
+    let split = union(&[DType::NUMBERS_AND_BOOL, FLOAT8, OBJECTS, &[Int4, UInt4, QUInt8]]);
     registry.op("Split").types("T", &split).kernel(|_| Ok(Split));
     registry.op("SplitV").types("T", &split).types("Tlen", &[Int32, Int64, Int8]).kernel(|_| Ok(SplitV));
-    registry.op("Unpack").types("T", &union(&[BASIC, FLOAT8, OBJECTS])).kernel(Unpack::new);
+    registry.op("Unpack").types("T", &union(&[DType::NUMBERS_AND_BOOL, FLOAT8, OBJECTS])).kernel(Unpack::new);
 }
 
 /// Indices `start..start + count` of an axis; shares the elements where they lie together.

@@ -1,16 +1,23 @@
 //! Slices as Python writes them: `x[1:, ::-1, tf.newaxis, ..., 3]`.
 
 use crate::args::integers;
-use crate::types::{BASIC, FLOAT8, OBJECTS, QUANTIZED_8_32, union};
+use crate::types::{FLOAT8, OBJECTS, QUANTIZED_8_32, union};
 use crate::walk::{Dims, Walk, strides_of};
-use graphmill_runtime::{Construction, Context, Kernel, Registry};
-use graphmill_tensor::{Result, Shape, Tensor, invalid_argument};
+use graphmill_runtime::{Construction, Context, Kernel, Registry, ResourceVariable, Variable};
+use graphmill_tensor::{DType, Result, Shape, Tensor, invalid_argument};
+use std::sync::Arc;
 
 pub(crate) fn register(registry: &mut Registry) {
-    let types = union(&[BASIC, FLOAT8, QUANTIZED_8_32, OBJECTS]);
+    let types = union(&[DType::NUMBERS_AND_BOOL, FLOAT8, QUANTIZED_8_32, OBJECTS]);
     registry.op("StridedSlice").types("T", &types).kernel(|c| Ok(StridedSlice(Masks::new(c)?)));
     registry.op("StridedSliceGrad").types("T", &types).kernel(|c| Ok(StridedSliceGrad(Masks::new(c)?)));
     registry.op("TensorStridedSliceUpdate").types("T", &types).kernel(|c| Ok(StridedSliceUpdate(Masks::new(c)?)));
+    for (op, resource) in [("StridedSliceAssign", false), ("ResourceStridedSliceAssign", true)] {
+        registry
+            .op(op)
+            .types("T", &types)
+            .kernel(move |c| Ok(StridedSliceAssign { masks: Masks::new(c)?, resource, dtype: c.dtype("T")? }));
+    }
 }
 
 /// The bit masks of a slicing op: bit i speaks of entry i of begin, end and strides.
@@ -233,6 +240,50 @@ impl Kernel for StridedSliceUpdate {
         let mut output = ctx.take_input(0)?.into_unique()?;
         write_slice(ctx, &plan, &shape, ctx.input(4)?, &mut output)?;
         ctx.set_output(0, output)
+    }
+}
+
+/// `StridedSliceAssign(ref, begin, end, strides, value) -> output_ref`, and with a handle in place of the reference
+/// `ResourceStridedSliceAssign`: a value, broadcast, put in the place of a slice of a variable.
+struct StridedSliceAssign {
+    masks: Masks,
+    resource: bool,
+    dtype: DType,
+}
+
+impl StridedSliceAssign {
+    fn variable(&self, ctx: &Context<'_>) -> Result<Arc<Variable>> {
+        if !self.resource {
+            return ctx.input_ref(0).cloned();
+        }
+        match ctx.input(0)?.handles()?.first() {
+            Some(handle) => Ok(ctx.device().lookup_handle::<ResourceVariable>(handle)?.0.clone()),
+            None => Err(invalid_argument!("Empty resource handle")),
+        }
+    }
+}
+
+impl Kernel for StridedSliceAssign {
+    fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
+        let variable = self.variable(ctx)?;
+        if variable.dtype() != self.dtype {
+            return Err(invalid_argument!(
+                "l-value dtype {} does not match r-value dtype {}",
+                variable.dtype(),
+                self.dtype
+            ));
+        }
+        let (begin, end, strides, value) = (ctx.input(1)?, ctx.input(2)?, ctx.input(3)?, ctx.input(4)?);
+        variable.update(|tensor| {
+            let shape = tensor.shape().clone();
+            let plan = self.masks.plan(&shape, begin, end, strides)?;
+            write_slice(ctx, &plan, &shape, value, tensor)
+        })?;
+        if self.resource {
+            return Ok(());
+        }
+        let reference = ctx.take_value(0)?;
+        ctx.set_value(0, reference)
     }
 }
 

@@ -1,15 +1,14 @@
 //! Repeating a tensor along its dimensions, and the gradient of that.
 
 use crate::args::{computed_shape, integers};
-use crate::types::INDEX;
 use crate::walk::{Dims, Walk, strides_of};
 use graphmill_runtime::{Context, Kernel, Registry};
-use graphmill_tensor::{Element, Result, Shape, Tensor, dispatch, invalid_argument, unimplemented_op};
+use graphmill_tensor::{DType, Element, Result, Shape, Tensor, dispatch, invalid_argument, unimplemented_op};
 use std::ops::AddAssign;
 
 pub(crate) fn register(registry: &mut Registry) {
-    registry.op("Tile").types("Tmultiples", INDEX).kernel(|_| Ok(Tile));
-    registry.op("TileGrad").types("Tmultiples", INDEX).kernel(|_| Ok(TileGrad));
+    registry.op("Tile").types("Tmultiples", DType::INDICES).kernel(|_| Ok(Tile));
+    registry.op("TileGrad").types("Tmultiples", DType::INDICES).kernel(|_| Ok(TileGrad));
 }
 
 fn multiples(tensor: &Tensor, multiples: &Tensor, least: i64) -> Result<Dims<usize>> {

@@ -1,16 +1,16 @@
 //! Permuting dimensions.
 
 use crate::args::{integers, joined};
-use crate::types::{BASIC, FLOAT8, INDEX, OBJECTS, union};
+use crate::types::{FLOAT8, OBJECTS, union};
 use crate::walk::{Dims, Walk, strides_of};
 use graphmill_runtime::{Context, Kernel, Registry};
 use graphmill_tensor::{Complex32, Complex64, DType, Result, Shape, Tensor, dispatch, internal, invalid_argument};
 
 pub(crate) fn register(registry: &mut Registry) {
-    let types = union(&[BASIC, FLOAT8, OBJECTS]);
+    let types = union(&[DType::NUMBERS_AND_BOOL, FLOAT8, OBJECTS]);
     registry.op("Transpose").types("T", &types).kernel(|_| Ok(Transpose { conjugate: false }));
     registry.op("ConjugateTranspose").types("T", &types).kernel(|_| Ok(Transpose { conjugate: true }));
-    registry.op("InvertPermutation").types("T", INDEX).kernel(|_| Ok(InvertPermutation));
+    registry.op("InvertPermutation").types("T", DType::INDICES).kernel(|_| Ok(InvertPermutation));
 }
 
 /// Output dimension i is input dimension `perm[i]`; complex numbers are conjugated if asked for.

@@ -1,19 +1,19 @@
 //! Distinct values, and differences of lists.
 
 use crate::args::{axis_of, integers};
-use crate::types::{INDEX, REALS, STRING, union};
+use crate::types::{STRING, union};
 use graphmill_runtime::{Context, Kernel, Registry};
 use graphmill_tensor::{DType, Element, Mover, Result, Shape, Tensor, bf16, dispatch, f16, internal, invalid_argument};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 pub(crate) fn register(registry: &mut Registry) {
-    let compared = union(&[REALS, STRING]);
+    let compared = union(&[DType::REALS, STRING]);
     let unique = union(&[&compared, &[DType::Bool]]);
     for op in ["Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2"] {
-        registry.op(op).types("T", &unique).types("out_idx", INDEX).kernel(|_| Ok(Unique));
+        registry.op(op).types("T", &unique).types("out_idx", DType::INDICES).kernel(|_| Ok(Unique));
     }
-    registry.op("ListDiff").types("T", &compared).types("out_idx", INDEX).kernel(|_| Ok(ListDiff));
+    registry.op("ListDiff").types("T", &compared).types("out_idx", DType::INDICES).kernel(|_| Ok(ListDiff));
 }
 
 /// What an element is equal to: equal elements have equal keys, and NaN, equal to nothing, has none.

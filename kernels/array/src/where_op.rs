@@ -1,11 +1,10 @@
 //! The positions of what is not zero.
 
-use crate::types::BASIC;
 use graphmill_runtime::{Context, Kernel, Registry};
 use graphmill_tensor::{DType, Element, Result, Shape, Tensor, dispatch, internal, invalid_argument, unimplemented_op};
 
 pub(crate) fn register(registry: &mut Registry) {
-    registry.op("Where").types("T", BASIC).kernel(|_| Ok(Where));
+    registry.op("Where").types("T", DType::NUMBERS_AND_BOOL).kernel(|_| Ok(Where));
 }
 
 /// TensorFlow's kernel goes up to this rank.

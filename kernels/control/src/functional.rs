@@ -3,12 +3,15 @@
 use crate::sequence::{Next, Sequence, run};
 use crate::truth::truth;
 use graphmill_runtime::{AsyncContext, AsyncKernel, Call, Construction, Function, FunctionHandle, Registry, outputs};
-use graphmill_tensor::{Result, Status, Tensor, internal, invalid_argument};
+use graphmill_tensor::{Result, Status, Tensor, internal, invalid_argument, not_found};
+use graphmill_wire::tensorflow::attr_value::Value;
+use graphmill_wire::tensorflow::{AttrValue, NameAttrList};
 
 pub(crate) fn register(registry: &mut Registry) {
     for op in ["PartitionedCall", "StatefulPartitionedCall"] {
-        registry.op(op).async_kernel(|c| Ok(Call::new(c.function("f")?)));
+        registry.op(op).async_kernel(new_call);
     }
+    registry.op("SymbolicGradient").async_kernel(new_gradient);
     for op in ["If", "StatelessIf"] {
         registry.op(op).async_kernel(If::new);
     }
@@ -19,6 +22,24 @@ pub(crate) fn register(registry: &mut Registry) {
         registry.op(op).async_kernel(While::new);
     }
     registry.op("For").async_kernel(For::new);
+}
+
+/// The executors that clients of TensorFlow may ask for; here there is one.
+const EXECUTORS: [&str; 3] = ["", "DEFAULT", "SINGLE_THREADED_EXECUTOR"];
+
+fn new_call(c: &Construction<'_>) -> Result<Call> {
+    let executor = c.attrs().str("executor_type")?;
+    if !EXECUTORS.contains(&executor) {
+        return Err(not_found!("No executor factory registered for the given executor type: {executor}"));
+    }
+    Ok(Call::new(c.function("f")?))
+}
+
+/// The gradient of a function is a function too: of its arguments and the gradients of its results.
+fn new_gradient(c: &Construction<'_>) -> Result<Call> {
+    let f = AttrValue { value: Some(Value::Func(c.attrs().func("f")?.clone())) };
+    let attr = [("f".to_owned(), f)].into();
+    Ok(Call::new(c.handle(NameAttrList { name: "SymbolicGradient".to_owned(), attr, ..Default::default() })))
 }
 
 /// Calls a function with the inputs from number `first` on, as the whole work of a node.

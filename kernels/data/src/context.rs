@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 pub(crate) struct IteratorContext {
     shared: Arc<Shared>,
     path: Option<Arc<Above>>,
+    /// Whether elements keep their order where the transformation leaves that open; the outermost dataset that says it decides.
+    ordered: Option<bool>,
 }
 
 /// A transformation that an iterator is an input of, and those above it.
@@ -62,7 +64,7 @@ impl IteratorContext {
     /// For an iterator that outlives the step that makes it.
     pub fn new(device: &Arc<Device>) -> IteratorContext {
         let shared = Shared { device: device.clone(), root: new_step(), parent: None };
-        IteratorContext { shared: Arc::new(shared), path: None }
+        IteratorContext { shared: Arc::new(shared), path: None, ordered: None }
     }
 
     /// For an iterator that is cancelled with a step.
@@ -70,18 +72,29 @@ impl IteratorContext {
         let root = new_step();
         let parent = link(step, &root).map(|callback| (step.clone(), callback));
         let shared = Arc::new(Shared { device: device.clone(), root, parent });
-        IteratorContext { shared, path: None }
+        IteratorContext { shared, path: None, ordered: None }
     }
 
     /// For iterators that are cancelled with this context, or before it.
     pub fn child(&self) -> IteratorContext {
-        IteratorContext { path: self.path.clone(), ..IteratorContext::within(&self.shared.device, &self.shared.root) }
+        let within = IteratorContext::within(&self.shared.device, &self.shared.root);
+        IteratorContext { path: self.path.clone(), ordered: self.ordered, ..within }
     }
 
     /// This context for the inputs of a transformation.
     pub fn under(&self, name: &'static str) -> IteratorContext {
         let path = Some(Arc::new(Above { name, next: self.path.clone() }));
-        IteratorContext { shared: self.shared.clone(), path }
+        IteratorContext { shared: self.shared.clone(), path, ordered: self.ordered }
+    }
+
+    /// This context for datasets that keep the order of elements, or need not, if no outer one has said so.
+    pub fn with_order(&self, ordered: Option<bool>) -> IteratorContext {
+        IteratorContext { ordered: self.ordered.or(ordered), ..self.clone() }
+    }
+
+    /// Whether a transformation keeps the order, which its attribute may have said.
+    pub fn is_ordered(&self, declared: Option<bool>) -> bool {
+        declared.or(self.ordered).unwrap_or(true)
     }
 
     /// The transformations above, the nearest first.

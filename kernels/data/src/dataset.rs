@@ -1,10 +1,11 @@
 //! What a dataset is, and how an op makes one.
 
 use crate::context::IteratorContext;
+use crate::recipe::{Recipe, TYPE_NAME, rebuild};
 use crate::state::{Reader, Writer};
 use graphmill_graph::PartialShape;
-use graphmill_runtime::{Construction, Context, Kernel, Registry};
-use graphmill_tensor::{DType, Result, Shape, Tensor, Variant, VariantObject, invalid_argument};
+use graphmill_runtime::{Construction, Context, Device, Kernel, Registry};
+use graphmill_tensor::{DType, Result, Shape, Tensor, Variant, VariantObject, invalid_argument, unimplemented_op};
 use std::fmt;
 use std::sync::Arc;
 
@@ -166,39 +167,54 @@ fn compatible(a: &PartialShape, b: &PartialShape) -> bool {
 }
 
 /// A dataset as the element of a variant tensor.
-pub(crate) struct DatasetVariant(pub Arc<dyn Dataset>);
+pub(crate) struct DatasetVariant {
+    pub dataset: Arc<dyn Dataset>,
+    /// How it was made, where that is known.
+    pub recipe: Option<Recipe>,
+}
 
 impl fmt::Debug for DatasetVariant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}Dataset", self.0.name())
+        write!(f, "{}Dataset", self.dataset.name())
     }
 }
 
 impl VariantObject for DatasetVariant {
     fn type_name(&self) -> &str {
-        "tensorflow::DatasetVariantWrapper"
+        TYPE_NAME
+    }
+
+    fn serialize(&self) -> Result<Variant> {
+        match &self.recipe {
+            Some(recipe) => Ok(recipe.serialize()),
+            None => Err(unimplemented_op!("A {}Dataset cannot be serialized", self.dataset.name())),
+        }
     }
 }
 
 /// The tensor that stands for a dataset.
-pub(crate) fn dataset_tensor(dataset: Arc<dyn Dataset>) -> Result<Tensor> {
-    Tensor::from_variants(Shape::scalar(), vec![Variant::of(DatasetVariant(dataset))])
+pub(crate) fn dataset_tensor(dataset: Arc<dyn Dataset>, recipe: Option<Recipe>) -> Result<Tensor> {
+    Tensor::from_variants(Shape::scalar(), vec![Variant::of(DatasetVariant { dataset, recipe })])
 }
 
 /// The dataset that a tensor stands for.
-pub(crate) fn tensor_dataset(tensor: &Tensor) -> Result<Arc<dyn Dataset>> {
+pub(crate) fn tensor_dataset(tensor: &Tensor, device: &Arc<Device>) -> Result<Arc<dyn Dataset>> {
     if tensor.dtype() != DType::Variant || !tensor.shape().is_scalar() {
         return Err(invalid_argument!("Dataset tensor must be a scalar of dtype DT_VARIANT."));
     }
-    match tensor.variants()?.first().and_then(Variant::get::<DatasetVariant>) {
-        Some(variant) => Ok(variant.0.clone()),
+    let Some(variant) = tensor.variants()?.first() else {
+        return Err(invalid_argument!("Tensor must be a Dataset object."));
+    };
+    match variant.get::<DatasetVariant>() {
+        Some(found) => Ok(found.dataset.clone()),
+        None if variant.object.is_none() && variant.type_name == TYPE_NAME => rebuild(variant, device),
         None => Err(invalid_argument!("Tensor must be a Dataset object.")),
     }
 }
 
 /// The dataset in an input.
 pub(crate) fn input_dataset(ctx: &Context<'_>, i: usize) -> Result<Arc<dyn Dataset>> {
-    tensor_dataset(ctx.input(i)?)
+    tensor_dataset(ctx.input(i)?, ctx.device())
 }
 
 /// The one value of an input that is called `name`.
@@ -235,11 +251,14 @@ pub(crate) fn dataset_ops<B, D>(
 {
     for op in ops {
         let new = new.clone();
-        registry.op(op).kernel(move |c| Ok(Maker(new(c)?)));
+        registry.op(op).kernel(move |c| Ok(Maker { make: new(c)?, recipe: Recipe::new(c) }));
     }
 }
 
-struct Maker<B>(B);
+struct Maker<B> {
+    make: B,
+    recipe: Recipe,
+}
 
 impl<B, D> Kernel for Maker<B>
 where
@@ -247,7 +266,8 @@ where
     D: Dataset + 'static,
 {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
-        let dataset = (self.0)(ctx)?;
-        ctx.set_output(0, dataset_tensor(Arc::new(dataset))?)
+        let dataset = (self.make)(ctx)?;
+        let recipe = self.recipe.with_inputs(ctx)?;
+        ctx.set_output(0, dataset_tensor(Arc::new(dataset), Some(recipe))?)
     }
 }

@@ -28,7 +28,10 @@ pub(crate) fn register(registry: &mut Registry, files: &SharedFiles) {
         dataset_ops(registry, &[op], move |_| {
             let kept = kept.clone();
             Ok(move |ctx: &Context<'_>| {
-                let (compression, buffer) = (compression(ctx, 1)?, buffer_size(ctx, 2)?);
+                let compression = compression(ctx, 1)?;
+                // Newer clients leave the number open with -1.
+                let open = scalar::<i64>(ctx, 2, "buffer_size")? == -1;
+                let buffer = if open { DEFAULT_BUFFER } else { buffer_size(ctx, 2)? };
                 let offsets = if has_offsets { ctx.input(3)?.to_i64_vec()? } else { Vec::new() };
                 Files::new(ctx, &kept, Format::Records { compression, buffer }, offsets)
             })
@@ -239,12 +242,7 @@ impl FilesIterator {
     fn current(&mut self) -> Result<Option<&mut Open>> {
         if self.open.is_none() {
             let Some(name) = self.names.get(self.file) else { return Ok(None) };
-            let opened = self.open(&name.clone());
-            if opened.is_err() {
-                // Who asks again gets what the next file has.
-                self.file += 1;
-            }
-            self.open = Some(opened?);
+            self.open = Some(self.open(&name.clone())?);
             self.records = 0;
         }
         Ok(self.open.as_mut())

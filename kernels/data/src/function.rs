@@ -74,6 +74,20 @@ impl Captured {
     }
 }
 
+/// Whether a node says that elements keep their order: by `deterministic` (`true`, `false` or `default`) or by `sloppy`.
+pub(crate) fn declared_order(c: &Construction<'_>) -> Result<Option<bool>> {
+    if c.attrs().has("deterministic") {
+        return match c.attrs().str("deterministic")? {
+            "true" => Ok(Some(true)),
+            "false" => Ok(Some(false)),
+            "default" => Ok(None),
+            other => Err(invalid_argument!("Invalid value for attr `deterministic`: {other}")),
+        };
+    }
+    let sloppy = c.attrs().has("sloppy") && c.attrs().bool("sloppy")?;
+    Ok(if sloppy { Some(false) } else { None })
+}
+
 /// What a call on an element means for the sequence: a function may end it with `OUT_OF_RANGE`, unless it has promised as many
 /// elements as its input has.
 pub(crate) fn end_or_error(outcome: Result<Tuple>, preserve_cardinality: bool) -> Result<Option<Tuple>> {

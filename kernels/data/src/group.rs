@@ -2,9 +2,7 @@
 
 use crate::context::IteratorContext;
 use crate::counting::{restore_optional, save_optional};
-use crate::dataset::{
-    Dataset, DatasetIterator, Spec, Tuple, dataset_ops, dataset_tensor, input_dataset, tensor_dataset,
-};
+use crate::dataset::{Dataset, DatasetIterator, Spec, Tuple, dataset_ops, input_dataset, tensor_dataset};
 use crate::function::{Captured, FunctionAttr};
 use crate::sources::Elements;
 use crate::state::{Reader, Writer};
@@ -128,10 +126,11 @@ impl GroupByWindowIterator {
 
     /// Begins to give out a window.
     fn flush(&mut self, key: i64, elements: Arc<Vec<Tuple>>) -> Result<()> {
-        let window = Elements { spec: self.inner.clone(), elements: elements.clone(), name: "Window" };
-        let args = vec![Tensor::scalar(key)?, dataset_tensor(Arc::new(window))?];
+        let args = vec![Tensor::scalar(key)?, Elements::tensor(self.inner.clone(), elements.clone())?];
         let dataset = match self.functions.reduce.call(&self.ctx, args)?.as_slice() {
-            [result] if result.dtype() == DType::Variant && result.shape().is_scalar() => tensor_dataset(result)?,
+            [result] if result.dtype() == DType::Variant && result.shape().is_scalar() => {
+                tensor_dataset(result, self.ctx.device())?
+            }
             _ => return Err(invalid_argument!("`reduce_func` must return a single scalar of dtype DT_VARIANT.")),
         };
         let iterator = dataset.iterator(&self.ctx)?;

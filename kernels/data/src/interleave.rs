@@ -2,9 +2,11 @@
 //! read ahead in the datasets that are open but keep the order.
 
 use crate::context::IteratorContext;
-use crate::dataset::{Dataset, DatasetIterator, Spec, Tuple, dataset_ops, input_dataset, scalar, tensor_dataset};
-use crate::function::{Captured, FunctionAttr};
-use crate::prefetch::{AUTOTUNE, Ahead};
+use crate::dataset::{
+    Dataset, DatasetIterator, INFINITE, Spec, Tuple, UNKNOWN, dataset_ops, input_dataset, scalar, tensor_dataset,
+};
+use crate::function::{Captured, FunctionAttr, declared_order};
+use crate::prefetch::{AUTOTUNE, Ahead, Bell};
 use crate::state::{Reader, Writer};
 use graphmill_runtime::{Context, Registry};
 use graphmill_tensor::{Result, Status, invalid_argument};
@@ -14,7 +16,7 @@ pub(crate) fn register(registry: &mut Registry) {
     dataset_ops(registry, &["FlatMapDataset"], |c| {
         let (spec, f) = (Spec::of(c)?, FunctionAttr::f(c)?);
         Ok(move |ctx: &Context<'_>| {
-            Interleave::new(ctx, &spec, &f, Plan { cycle: 1, block: 1, ahead: 0, name: "FlatMap" })
+            Interleave::new(ctx, &spec, &f, Plan { cycle: 1, block: 1, ahead: 0, order: None, name: "FlatMap" })
         })
     });
     dataset_ops(registry, &["InterleaveDataset"], |c| {
@@ -23,7 +25,7 @@ pub(crate) fn register(registry: &mut Registry) {
         Ok(move |ctx: &Context<'_>| {
             let cycle = positive(ctx, first, "cycle_length", "cycle_length must be greater than zero.")?;
             let block = positive(ctx, first + 1, "block_length", "block_length must be greater than zero.")?;
-            Interleave::new(ctx, &spec, &f, Plan { cycle, block, ahead: 0, name: "Interleave" })
+            Interleave::new(ctx, &spec, &f, Plan { cycle, block, ahead: 0, order: None, name: "Interleave" })
         })
     });
     let with_calls = ["ParallelInterleaveDatasetV2", "ParallelInterleaveDatasetV3", "ParallelInterleaveDatasetV4"];
@@ -33,8 +35,9 @@ pub(crate) fn register(registry: &mut Registry) {
             let first = c.input_range("cycle_length")?.start;
             let calls = c.input_range("num_parallel_calls")?.start;
             let buffer = if op == "ParallelInterleaveDatasetV4" { Some(first + 2) } else { None };
+            let order = declared_order(c)?;
             Ok(move |ctx: &Context<'_>| {
-                let plan = parallel_plan(ctx, first, calls, buffer)?;
+                let plan = Plan { order, ..parallel_plan(ctx, first, calls, buffer)? };
                 Interleave::new(ctx, &spec, &f, plan)
             })
         });
@@ -46,6 +49,8 @@ pub(crate) fn register(registry: &mut Registry) {
             let (spec, f) = (Spec::of(c)?, FunctionAttr::f(c)?);
             let first = c.input_range("cycle_length")?.start;
             let buffer = c.input_range("buffer_output_elements")?.start;
+            let sloppy = if op == "LegacyParallelInterleaveDatasetV2" { None } else { Some(first + 2) };
+            let order = declared_order(c)?;
             Ok(move |ctx: &Context<'_>| {
                 let cycle = positive(ctx, first, "cycle_length", "`cycle_length` must be > 0")?;
                 let block = positive(ctx, first + 1, "block_length", "`block_length` must be > 0")?;
@@ -53,7 +58,11 @@ pub(crate) fn register(registry: &mut Registry) {
                 if scalar::<i64>(ctx, buffer + 1, "prefetch_input_elements")? < 0 {
                     return Err(invalid_argument!("`prefetch_input_elements` must be >= 0"));
                 }
-                Interleave::new(ctx, &spec, &f, Plan { cycle, block, ahead, name: "LegacyParallelInterleave" })
+                let order = match sloppy {
+                    Some(i) => Some(!scalar::<bool>(ctx, i, "sloppy")?),
+                    None => order,
+                };
+                Interleave::new(ctx, &spec, &f, Plan { cycle, block, ahead, order, name: "LegacyParallelInterleave" })
             })
         });
     }
@@ -65,6 +74,8 @@ struct Plan {
     cycle: usize,
     block: usize,
     ahead: usize,
+    /// Whether the turns are kept, where the node says it.
+    order: Option<bool>,
     name: &'static str,
 }
 
@@ -109,7 +120,7 @@ fn parallel_plan(ctx: &Context<'_>, first: usize, calls: usize, buffer: Option<u
         return Err(invalid_argument!("num_parallel_calls must less than or equal to cycle_length."));
     }
     let size = |n: i64| usize::try_from(n).unwrap_or(1);
-    Ok(Plan { cycle: size(cycle), block, ahead: size(ahead), name: "ParallelInterleave" })
+    Ok(Plan { cycle: size(cycle), block, ahead: size(ahead), order: None, name: "ParallelInterleave" })
 }
 
 /// The elements of the datasets that a function makes of the input's elements, taken in turns.
@@ -131,12 +142,19 @@ impl Dataset for Interleave {
         &self.spec
     }
 
+    fn cardinality(&self) -> i64 {
+        // Without end if the input is, unless every dataset is empty, as TensorFlow counts.
+        if self.input.cardinality() == INFINITE { INFINITE } else { UNKNOWN }
+    }
+
     fn name(&self) -> &'static str {
         self.plan.name
     }
 
     fn make(&self, ctx: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
+        let sloppy = self.plan.ahead > 0 && !ctx.is_ordered(self.plan.order);
         Ok(Box::new(InterleaveIterator {
+            bell: sloppy.then(Arc::default),
             ctx: ctx.clone(),
             input: Some(self.input.iterator(ctx)?),
             f: self.f.clone(),
@@ -162,6 +180,8 @@ enum Turn {
 }
 
 struct InterleaveIterator {
+    /// Rung by those that are open, where whoever is ready may go first.
+    bell: Option<Arc<Bell>>,
     ctx: IteratorContext,
     input: Option<Box<dyn DatasetIterator>>,
     f: Captured,
@@ -181,7 +201,7 @@ impl InterleaveIterator {
         let results = self.f.call(&self.ctx, element.clone())?;
         let dataset = match results.as_slice() {
             [result] if result.dtype() == graphmill_tensor::DType::Variant && result.shape().is_scalar() => {
-                tensor_dataset(result)?
+                tensor_dataset(result, self.ctx.device())?
             }
             _ => return Err(invalid_argument!("Function must return a single scalar of dtype DT_VARIANT.")),
         };
@@ -190,7 +210,7 @@ impl InterleaveIterator {
         }
         let own = self.ctx.child();
         let iterator = dataset.iterator(&own)?;
-        Ok(Box::new(Ahead::new(own, iterator, self.plan.ahead)))
+        Ok(Box::new(Ahead::new(own, iterator, self.plan.ahead, self.bell.clone())))
     }
 
     /// What the next element of the input opens; empty at its end.
@@ -230,6 +250,31 @@ impl InterleaveIterator {
         self.turn = (self.turn + 1) % self.plan.cycle;
     }
 
+    /// Where the order is open, lets somebody go first who is ready.
+    fn choose(&mut self) -> Result<()> {
+        let Some(bell) = &self.bell else { return Ok(()) };
+        loop {
+            let rung = bell.count();
+            let waits = |turn: &Turn| matches!(turn, Turn::Open { iterator, .. } if !iterator.is_ready());
+            // Empty places are for the usual course of things.
+            let places = (0..self.turns.len()).map(|i| (self.turn + i) % self.turns.len());
+            let mut open = places.filter(|&place| !matches!(self.turns[place], Turn::Empty));
+            match open.clone().find(|&place| !waits(&self.turns[place])) {
+                Some(place) => {
+                    if place != self.turn {
+                        (self.turn, self.taken) = (place, 0);
+                    }
+                    return Ok(());
+                }
+                None if open.next().is_none() => return Ok(()),
+                None => {
+                    self.ctx.check()?;
+                    bell.wait(rung);
+                }
+            }
+        }
+    }
+
     /// Opens what is read ahead from the start.
     fn open_all(&mut self) -> Result<()> {
         while self.plan.ahead > 0 && self.turns.len() < self.plan.cycle && self.input.is_some() {
@@ -243,6 +288,7 @@ impl DatasetIterator for InterleaveIterator {
     fn next(&mut self) -> Result<Option<Tuple>> {
         self.open_all()?;
         while self.input.is_some() || self.open > 0 {
+            self.choose()?;
             match self.turns.get_mut(self.turn) {
                 Some(Turn::Open { iterator, .. }) => {
                     if let Some(element) = iterator.next()? {

@@ -12,10 +12,12 @@ mod compress;
 mod consume;
 mod context;
 mod counting;
+mod csv;
 mod dataset;
 mod files;
 mod function;
 mod generator;
+mod graph;
 mod group;
 mod interleave;
 mod iterator;
@@ -25,17 +27,21 @@ mod naming;
 mod padded;
 mod parallel;
 mod parallel_map;
+mod parse_example;
 mod pass;
 mod pool;
 mod prefetch;
 mod random;
+mod recipe;
 mod seeds;
 mod shuffle;
 mod sources;
 mod sparse;
 mod state;
+mod table;
 mod tuple;
 mod window;
+mod write;
 
 use graphmill_formats::FileSystem;
 use graphmill_runtime::Registry;
@@ -43,22 +49,31 @@ use std::sync::Arc;
 
 /// Registers the kernels of this family, with the files that they may read and write.
 pub fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
-    batch::register(registry);
     cache::register(registry, files);
+    csv::register(registry, files);
+    files::register(registry, files);
+    matching::register(registry, files);
+    write::register(registry, files);
+    register_without_files(registry);
+}
+
+/// The kernels that touch no file.
+fn register_without_files(registry: &mut Registry) {
+    batch::register(registry);
     checks::register(registry);
     combine::register(registry);
     compress::register(registry);
     consume::register(registry);
     counting::register(registry);
-    files::register(registry, files);
     generator::register(registry);
+    graph::register(registry);
     group::register(registry);
     interleave::register(registry);
     iterator::register(registry);
     map::register(registry);
-    matching::register(registry, files);
     padded::register(registry);
     parallel_map::register(registry);
+    parse_example::register(registry);
     pass::register(registry);
     prefetch::register(registry);
     random::register(registry);
@@ -66,5 +81,6 @@ pub fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
     shuffle::register(registry);
     sources::register(registry);
     sparse::register(registry);
+    table::register(registry);
     window::register(registry);
 }

@@ -11,7 +11,7 @@ use graphmill_tensor::{DType, Result, Tensor, invalid_argument};
 use std::sync::Arc;
 
 pub(crate) fn register(registry: &mut Registry) {
-    dataset_ops(registry, &["MapDataset", "ExperimentalMapDataset"], |c| {
+    dataset_ops(registry, &["MapDataset"], |c| {
         let (spec, f, preserve) = (Spec::of(c)?, FunctionAttr::f(c)?, preserve_cardinality(c)?);
         Ok(move |ctx: &Context<'_>| {
             Ok(Map { spec: spec.clone(), input: input_dataset(ctx, 0)?, f: f.capture(ctx)?, preserve })

@@ -1,47 +1,9 @@
-//! Under which container and name an op keeps its resource.
+//! Resources without a name.
 
-use graphmill_runtime::{Construction, Context, Resource, ResourceManager};
-use graphmill_tensor::{ResourceHandle, Result, Shape, Tensor, Variant, VariantObject, invalid_argument};
+use graphmill_runtime::{Context, Resource, ResourceManager, unique_number};
+use graphmill_tensor::{ResourceHandle, Result, Shape, Tensor, Variant, VariantObject};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Numbers the resources that no name is shared for.
-static NEXT: AtomicU64 = AtomicU64::new(0);
-
-/// Container and name of a resource.
-pub(crate) struct Place {
-    pub container: String,
-    pub name: String,
-}
-
-impl Place {
-    /// From the attributes `container` and `shared_name`. Without a shared name the resource belongs to this kernel alone.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT` for a container or name that TensorFlow does not permit.
-    pub fn private(c: &Construction<'_>) -> Result<Place> {
-        let (container, name) = (c.attrs().str("container")?, c.attrs().str("shared_name")?);
-        if !container.is_empty() && !is_container_name(container) {
-            return Err(invalid_argument!("container contains invalid characters: {container}"));
-        }
-        if name.starts_with('_') {
-            return Err(invalid_argument!("shared_name cannot start with '_':{name}"));
-        }
-        let container = if container.is_empty() { c.device().default_container() } else { container };
-        let name = match name {
-            "" => format!("_{}_{}", NEXT.fetch_add(1, Ordering::Relaxed), c.name()),
-            name => name.to_owned(),
-        };
-        Ok(Place { container: container.to_owned(), name })
-    }
-}
-
-/// A letter, digit or dot, then any number of these, dashes and slashes.
-fn is_container_name(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '.';
-    name.starts_with(plain) && name.chars().all(|c| plain(c) || c == '-' || c == '/')
-}
 
 /// A resource under a name that nobody else knows.
 pub(crate) struct Anonymous {
@@ -54,7 +16,7 @@ impl Anonymous {
     pub fn create<R: Resource>(ctx: &Context<'_>, prefix: &str, resource: R) -> Result<Anonymous> {
         let device = ctx.device();
         let container = device.default_container().to_owned();
-        let name = format!("_{prefix}{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!("_{prefix}{}", unique_number());
         device.resources().create(&container, &name, resource)?;
         let handle = device.resource_handle::<R>(&container, &name, Vec::new());
         let deleter =
@@ -109,16 +71,5 @@ impl Drop for Deleter {
             // It may be gone already, with its container or by an explicit deletion.
             let _ = self.resources.delete_of_type(&self.container, &self.name, self.type_name);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn container_names() {
-        assert!(["ps", "a-b/c.d", ".", "1"].into_iter().all(is_container_name));
-        assert!(!["", "-a", "/a", "a_b", "a b", "_"].into_iter().any(is_container_name));
     }
 }

@@ -185,7 +185,7 @@ impl Padding {
 }
 
 /// Sets every element of a tensor to the one of `value`.
-fn fill(tensor: &mut Tensor, value: &Tensor) -> Result<()> {
+pub(crate) fn fill(tensor: &mut Tensor, value: &Tensor) -> Result<()> {
     if tensor.dtype() == DType::String {
         if let Some(value) = value.strings()?.first() {
             tensor.strings_mut()?.fill(value.clone());

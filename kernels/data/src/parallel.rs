@@ -1,4 +1,4 @@
-//! Calls on elements, several at a time, whose results keep the order of the elements.
+//! Calls on elements, several at a time, whose results keep the order of the elements or come as they are made.
 
 use crate::context::{IteratorContext, stopped};
 use crate::dataset::{DatasetIterator, Tuple};
@@ -27,6 +27,7 @@ struct Shared {
     /// Results kept, together with what is under way.
     limit: usize,
     work: Work,
+    ordered: bool,
     input: Mutex<Box<dyn DatasetIterator>>,
     state: Mutex<State>,
     /// The consumer's, and that of who saves.
@@ -35,8 +36,10 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// In the order of the elements; `None` is under way.
+    /// In the order of the elements, `None` is under way; without an order, only what is done.
     slots: VecDeque<Option<Result<Option<Tuple>>>>,
+    /// Calls under way that have no place yet, as there is no order.
+    under_way: usize,
     /// The number of the element in front.
     first: u64,
     workers: usize,
@@ -58,6 +61,7 @@ impl Parallel {
         ctx: IteratorContext,
         input: Box<dyn DatasetIterator>,
         workers: usize,
+        ordered: bool,
         work: Work,
     ) -> Parallel {
         let workers = workers.max(1);
@@ -67,6 +71,7 @@ impl Parallel {
             workers,
             limit: workers.saturating_mul(SLOTS_PER_WORKER),
             work,
+            ordered,
             input: Mutex::new(input),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -118,7 +123,7 @@ impl Shared {
             let mut input = self.input.lock();
             {
                 let mut state = self.state.lock();
-                if state.cancelled || state.ended || state.slots.len() >= self.limit {
+                if state.cancelled || state.ended || state.slots.len() + state.under_way >= self.limit {
                     state.workers -= 1;
                     return;
                 }
@@ -130,12 +135,15 @@ impl Shared {
             let number = state.first + state.slots.len() as u64;
             let element = match next {
                 Ok(Some(element)) => {
-                    state.slots.push_back(None);
+                    if self.ordered {
+                        state.slots.push_back(None);
+                    } else {
+                        state.under_way += 1;
+                    }
                     element
                 }
                 Ok(None) => {
                     state.ended = true;
-                    state.slots.push_back(Some(Ok(None)));
                     self.tell(&state);
                     leave.number = Some(number);
                     continue;
@@ -193,9 +201,15 @@ impl Drop for Held<'_> {
         let outcome = self.outcome.take();
         let outcome = outcome.unwrap_or_else(|| Err(internal!("working on an element of a dataset failed")));
         let mut state = self.shared.state.lock();
-        let place = usize::try_from(self.number.wrapping_sub(state.first)).unwrap_or(usize::MAX);
-        if let Some(slot) = state.slots.get_mut(place) {
-            *slot = Some(outcome);
+        let mut place = 0;
+        if self.shared.ordered {
+            place = usize::try_from(self.number.wrapping_sub(state.first)).unwrap_or(usize::MAX);
+            if let Some(slot) = state.slots.get_mut(place) {
+                *slot = Some(outcome);
+            }
+        } else {
+            state.under_way -= 1;
+            state.slots.push_back(Some(outcome));
         }
         if (place == 0 && state.waiting) || state.saving {
             self.shared.changed.notify_all();
@@ -212,7 +226,8 @@ impl DatasetIterator for Parallel {
                 return Err(stopped());
             }
             // Few wake-ups: workers come back when half of the places are free.
-            if state.workers < shared.workers && !state.ended && state.slots.len() <= shared.limit / 2 {
+            if state.workers < shared.workers && !state.ended && state.slots.len() + state.under_way <= shared.limit / 2
+            {
                 let missing = shared.workers - state.workers;
                 state.workers = shared.workers;
                 drop(state);
@@ -221,7 +236,6 @@ impl DatasetIterator for Parallel {
                 continue;
             }
             match state.slots.front() {
-                Some(Some(Ok(None))) if state.ended && state.slots.len() == 1 => return Ok(None),
                 Some(Some(_)) => {
                     state.first += 1;
                     match state.slots.pop_front().flatten() {
@@ -230,7 +244,7 @@ impl DatasetIterator for Parallel {
                         None => continue,
                     }
                 }
-                None if state.ended => return Ok(None),
+                None if state.ended && state.under_way == 0 => return Ok(None),
                 _ => {
                     state.waiting = true;
                     shared.changed.wait(&mut state);
@@ -249,7 +263,7 @@ impl DatasetIterator for Parallel {
         let mut input = self.shared.input.lock();
         let mut state = self.shared.state.lock();
         // Nobody takes another element while the input is locked, so what is under way comes to an end.
-        while state.slots.iter().any(Option::is_none) && !state.cancelled {
+        while (state.under_way > 0 || state.slots.iter().any(Option::is_none)) && !state.cancelled {
             state.saving = true;
             self.shared.changed.wait(&mut state);
             state.saving = false;

@@ -3,7 +3,7 @@
 use crate::batch::{RESERVED, batch_count, batch_size};
 use crate::context::IteratorContext;
 use crate::dataset::{Dataset, DatasetIterator, Spec, Tuple, UNKNOWN, dataset_ops, input_dataset, scalar};
-use crate::function::{Captured, FunctionAttr, end_or_error};
+use crate::function::{Captured, FunctionAttr, declared_order, end_or_error};
 use crate::map::preserve_cardinality;
 use crate::parallel::Parallel;
 use crate::prefetch::AUTOTUNE;
@@ -17,7 +17,7 @@ pub(crate) fn register(registry: &mut Registry) {
     for op in ["ParallelMapDataset", "ParallelMapDatasetV2"] {
         dataset_ops(registry, &[op], move |c| {
             let (spec, f, preserve) = (Spec::of(c)?, FunctionAttr::f(c)?, preserve_cardinality(c)?);
-            let calls = c.input_range("num_parallel_calls")?.start;
+            let (order, calls) = (declared_order(c)?, c.input_range("num_parallel_calls")?.start);
             Ok(move |ctx: &Context<'_>| {
                 let calls = match op {
                     "ParallelMapDataset" => i64::from(scalar::<i32>(ctx, calls, "num_parallel_calls")?),
@@ -25,7 +25,7 @@ pub(crate) fn register(registry: &mut Registry) {
                 };
                 let workers = workers(ctx, calls)?;
                 let (input, f) = (input_dataset(ctx, 0)?, f.capture(ctx)?);
-                Ok(ParallelMap { spec: spec.clone(), input, f, preserve, workers })
+                Ok(ParallelMap { spec: spec.clone(), input, f, preserve, workers, order })
             })
         });
     }
@@ -62,6 +62,7 @@ struct ParallelMap {
     f: Captured,
     preserve: bool,
     workers: usize,
+    order: Option<bool>,
 }
 
 impl Dataset for ParallelMap {
@@ -82,7 +83,7 @@ impl Dataset for ParallelMap {
         let input = self.input.iterator(&own)?;
         let (f, preserve) = (self.f.clone(), self.preserve);
         let work = move |ctx: &IteratorContext, element| end_or_error(f.call(ctx, element), preserve);
-        Ok(Box::new(Parallel::new("ParallelMap", own, input, self.workers, Box::new(work))))
+        Ok(Box::new(Parallel::new("ParallelMap", own, input, self.workers, ctx.is_ordered(self.order), Box::new(work))))
     }
 }
 
@@ -115,7 +116,7 @@ impl Dataset for MapAndBatch {
         let input = self.input.iterator(&own)?;
         let (f, preserve) = (self.f.clone(), self.preserve);
         let work = move |ctx: &IteratorContext, element| end_or_error(f.call(ctx, element), preserve);
-        let mapped = Parallel::new("MapAndBatch", own, input, self.workers, Box::new(work));
+        let mapped = Parallel::new("MapAndBatch", own, input, self.workers, true, Box::new(work));
         Ok(Box::new(MapAndBatchIterator { mapped, size: self.size, drop_remainder: self.drop_remainder, ended: false }))
     }
 }

@@ -55,7 +55,34 @@ impl Dataset for Prefetch {
         // The maker may be inside a function when nobody wants its elements any more.
         let own = ctx.child();
         let input = self.input.iterator(&own)?;
-        Ok(Box::new(Ahead::new(own, input, self.size)))
+        Ok(Box::new(Ahead::new(own, input, self.size, None)))
+    }
+}
+
+/// Tells who waits for any of several iterators that one of them has something new.
+#[derive(Default)]
+pub(crate) struct Bell {
+    rung: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Bell {
+    fn ring(&self) {
+        *self.rung.lock() += 1;
+        self.changed.notify_all();
+    }
+
+    /// How often it has rung.
+    pub fn count(&self) -> u64 {
+        *self.rung.lock()
+    }
+
+    /// Waits until it has rung more often than `count` times.
+    pub fn wait(&self, count: u64) {
+        let mut rung = self.rung.lock();
+        while *rung <= count {
+            self.changed.wait(&mut rung);
+        }
     }
 }
 
@@ -68,6 +95,8 @@ pub(crate) struct Ahead {
 
 struct Shared {
     size: usize,
+    bell: Option<Arc<Bell>>,
+    input_never_waits: bool,
     input: Mutex<Box<dyn DatasetIterator>>,
     state: Mutex<State>,
     changed: Condvar,
@@ -87,9 +116,15 @@ struct State {
 
 impl Ahead {
     /// Of an input that lives in a context of its own.
-    pub fn new(ctx: IteratorContext, input: Box<dyn DatasetIterator>, size: usize) -> Ahead {
-        let shared =
-            Arc::new(Shared { size, input: Mutex::new(input), state: Mutex::default(), changed: Condvar::new() });
+    pub fn new(ctx: IteratorContext, input: Box<dyn DatasetIterator>, size: usize, bell: Option<Arc<Bell>>) -> Ahead {
+        let shared = Arc::new(Shared {
+            size,
+            bell,
+            input_never_waits: input.never_waits(),
+            input: Mutex::new(input),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
         let weak = Arc::downgrade(&shared);
         let callback = ctx.cancellation().register(move || {
             if let Some(shared) = weak.upgrade() {
@@ -124,6 +159,13 @@ impl Shared {
     fn cancel(&self) {
         self.state.lock().cancelled = true;
         self.changed.notify_all();
+        self.ring();
+    }
+
+    fn ring(&self) {
+        if let Some(bell) = &self.bell {
+            bell.ring();
+        }
     }
 
     /// Makes elements until the buffer is full.
@@ -149,6 +191,8 @@ impl Shared {
             if state.waiting {
                 self.changed.notify_one();
             }
+            drop(state);
+            self.ring();
         }
     }
 }
@@ -167,6 +211,8 @@ impl Drop for Making<'_> {
             state.ended = true;
             state.made.push_back(Err(internal!("making an element of a dataset failed")));
             self.shared.changed.notify_all();
+            drop(state);
+            self.shared.ring();
         }
     }
 }
@@ -195,6 +241,15 @@ impl DatasetIterator for Ahead {
                 Some(outcome) => return outcome.map(Some),
                 None if state.ended => return Ok(None),
                 None => {
+                    // The job that makes elements may not have a processor yet: whoever is here does its work.
+                    if let Some(mut input) = shared.input.try_lock() {
+                        drop(state);
+                        let next = input.next()?;
+                        if next.is_none() {
+                            shared.state.lock().ended = true;
+                        }
+                        return Ok(next);
+                    }
                     state.waiting = true;
                     shared.changed.wait(&mut state);
                     state.waiting = false;
@@ -215,7 +270,8 @@ impl DatasetIterator for Ahead {
 
     fn is_ready(&self) -> bool {
         let state = self.shared.state.lock();
-        !state.made.is_empty() || state.ended || state.cancelled
+        let here = || self.shared.input_never_waits && self.shared.input.try_lock().is_some();
+        !state.made.is_empty() || state.ended || state.cancelled || here()
     }
 
     fn save(&mut self, writer: &mut Writer) -> Result<()> {

@@ -1,7 +1,8 @@
 //! Datasets over tensors at hand: `TensorDataset`, `TensorSliceDataset`, `RangeDataset`, `ListDataset`.
 
 use crate::context::IteratorContext;
-use crate::dataset::{Dataset, DatasetIterator, Spec, Tuple, dataset_ops, inputs, scalar};
+use crate::dataset::{Dataset, DatasetIterator, Spec, Tuple, dataset_ops, dataset_tensor, inputs, scalar};
+use crate::recipe::Recipe;
 use crate::state::{Reader, Writer};
 use crate::tuple::row;
 use graphmill_runtime::{Context, Registry};
@@ -46,6 +47,15 @@ pub(crate) struct Elements {
     pub name: &'static str,
 }
 
+impl Elements {
+    /// The tensor that stands for a dataset of these elements.
+    pub fn tensor(spec: Arc<Spec>, elements: Arc<Vec<Tuple>>) -> Result<Tensor> {
+        let parts = elements.iter().flatten().cloned().collect();
+        let recipe = Recipe::of_elements(&spec.types, spec.shapes.clone(), parts);
+        dataset_tensor(Arc::new(Elements { spec, elements, name: "Window" }), recipe)
+    }
+}
+
 impl Dataset for Elements {
     fn spec(&self) -> &Arc<Spec> {
         &self.spec
@@ -60,7 +70,7 @@ impl Dataset for Elements {
     }
 
     fn make(&self, _: &IteratorContext) -> Result<Box<dyn DatasetIterator>> {
-        Ok(Box::new(Position { source: Kept { name: self.name, elements: self.elements.clone() }, next: 0 }))
+        Ok(Box::new(Position { source: Kept(self.elements.clone()), next: 0 }))
     }
 }
 
@@ -71,22 +81,19 @@ trait Indexed: Send {
     fn get(&self, i: usize) -> Result<Tuple>;
 }
 
-struct Kept {
-    name: &'static str,
-    elements: Arc<Vec<Tuple>>,
-}
+struct Kept(Arc<Vec<Tuple>>);
 
 impl Indexed for Kept {
     fn name(&self) -> &'static str {
-        self.name
+        "Elements"
     }
 
     fn len(&self) -> usize {
-        self.elements.len()
+        self.0.len()
     }
 
     fn get(&self, i: usize) -> Result<Tuple> {
-        Ok(self.elements.get(i).cloned().unwrap_or_default())
+        Ok(self.0.get(i).cloned().unwrap_or_default())
     }
 }
 

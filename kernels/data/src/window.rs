@@ -2,7 +2,7 @@
 
 use crate::context::IteratorContext;
 use crate::counting::{restore_optional, save_optional};
-use crate::dataset::{Dataset, DatasetIterator, Spec, Tuple, dataset_ops, dataset_tensor, input_dataset, scalar};
+use crate::dataset::{Dataset, DatasetIterator, Spec, Tuple, dataset_ops, input_dataset, scalar};
 use crate::sources::Elements;
 use crate::state::{Reader, Writer};
 use crate::tuple::stack;
@@ -149,7 +149,7 @@ impl WindowIterator {
             let spec = Spec { types: vec![dtype], shapes: vec![shape.clone()] };
             let part = |element: &Tuple| element.get(i).cloned().into_iter().collect();
             let elements = Arc::new(elements.iter().map(part).collect());
-            dataset_tensor(Arc::new(Elements { spec: Arc::new(spec), elements, name: "Window" }))
+            Elements::tensor(Arc::new(spec), elements)
         };
         looks.map(dataset).collect()
     }

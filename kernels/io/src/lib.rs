@@ -6,7 +6,9 @@ mod checkpoint;
 mod checkpoint_v1;
 mod files;
 mod inputs;
+mod parse;
 mod sharded;
+mod summary;
 
 use graphmill_formats::FileSystem;
 use graphmill_runtime::Registry;
@@ -18,4 +20,6 @@ pub fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
     checkpoint_v1::register(registry, files);
     files::register(registry, files);
     sharded::register(registry);
+    parse::register(registry);
+    summary::register(registry, files);
 }

@@ -87,10 +87,5 @@ impl Kernel for Eig {
 }
 
 pub(crate) fn register(r: &mut Registry) {
-    for &dtype in TYPES {
-        let output =
-            if matches!(dtype, DType::Float | DType::Complex64) { DType::Complex64 } else { DType::Complex128 };
-        let new = |c: &Construction<'_>| Ok(Eig { vectors: c.attrs().bool("compute_v")? });
-        r.op("Eig").types("T", &[dtype]).types("Tout", &[output]).kernel(new);
-    }
+    r.op("Eig").types("T", TYPES).kernel(|c: &Construction<'_>| Ok(Eig { vectors: c.attrs().bool("compute_v")? }));
 }

@@ -3,8 +3,9 @@
 use crate::batch::{Batch, Parts, part};
 use crate::cholesky;
 use crate::dense::{Dense, product};
+use crate::jacobi::Factors;
 use crate::scalar::{REALS, Scalar, TYPES};
-use crate::spectral::read;
+use crate::spectral::singular_factors;
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{Complex32, Complex64, Result, dispatch, internal, invalid_argument};
 use num_traits::{Float, ToPrimitive};
@@ -30,20 +31,21 @@ fn normal_equations<T: Scalar>(a: &Dense<T>, b: &Dense<T>, regularizer: f64) -> 
 
 /// The solution of least norm by singular values, of which the negligible ones count as zero.
 fn by_singular_values<T: Scalar>(a: &[T], b: &[T], [m, n, columns]: [usize; 3]) -> Option<Vec<T>> {
-    let (a, b) = (read(a, m, n)?, read(b, m, columns)?);
-    let svd = a.thin_svd().ok()?;
-    let values: Vec<f64> = svd.S().column_vector().iter().map(|&s| crate::scalar::Wide::real(s)).collect();
+    let Factors { values, u, v } = singular_factors(a, m, n, false)?;
+    let wide: Vec<T::Wide> = b.iter().map(|x| x.widen()).collect();
+    let b = Dense::from_rows(&wide, m, columns);
     let epsilon = T::Real::epsilon().to_f64().unwrap_or(f64::EPSILON);
     let threshold = values.first().copied().unwrap_or(0.0) * epsilon * m.max(n) as f64;
-    let mut coordinates = svd.U().adjoint() * &b;
+    let least = values.len();
+    let mut coordinates = product(u.view().adjoint(), b.view(), least, m, columns);
     for (i, &value) in values.iter().enumerate() {
         let factor = T::Wide::from_f64(if value > threshold { value.recip() } else { 0.0 });
         for j in 0..columns {
-            coordinates[(i, j)] *= factor;
+            coordinates.set(i, j, coordinates.at(i, j) * factor);
         }
     }
-    let x = svd.V() * &coordinates;
-    Some((0..n * columns).map(|at| T::narrow(x[(at / columns, at % columns)])).collect())
+    let x = product(v.view(), coordinates.view(), n, least, columns);
+    Some((0..n * columns).map(|at| T::narrow(x.at(at / columns, at % columns))).collect())
 }
 
 impl Kernel for MatrixSolveLs {

@@ -2,7 +2,7 @@
 //!
 //! Every op works on the matrices in the last two dimensions of its inputs; the dimensions in front are a batch. Triangular and
 //! orthogonal factorisations are written here, recursively, so that most of their work is products of matrices. Singular values
-//! and eigenvalues of self-adjoint matrices come from the `faer` crate; they and functions of matrices are computed in double
+//! of real matrices and eigenvalues of self-adjoint ones come from the `faer` crate; they and functions of matrices are computed in double
 //! precision whatever the type of the elements.
 
 mod batch;
@@ -10,6 +10,7 @@ mod cholesky;
 mod dense;
 mod eig;
 mod functions;
+mod jacobi;
 mod least_squares;
 mod lu;
 mod qr;

@@ -139,6 +139,10 @@ struct LuOp;
 
 impl Kernel for LuOp {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
+        let rank = ctx.input(0)?.shape().rank();
+        if rank < 2 {
+            return Err(invalid_argument!("Input tensor must have rank >= 2, got {rank}"));
+        }
         let batch = Batch::<1>::new(ctx)?;
         let n = batch.square()?;
         let mut out = ctx.alloc_output(0, ctx.input(0)?.shape().clone())?;
@@ -327,7 +331,7 @@ mod tests {
             let rows = lu.permutation();
             for i in 0..n {
                 for j in 0..n {
-                    let l = |k: usize| if k == i { f64::one() } else { lu.packed.at(i, k) };
+                    let l = |k: usize| if k == i { 1.0 } else { lu.packed.at(i, k) };
                     let sum: f64 = (0..=i.min(j)).map(|k| l(k) * lu.packed.at(k, j)).sum();
                     assert!((sum - a.at(rows[i], j)).abs() < 1e-11, "{n} {i} {j}");
                 }

@@ -65,7 +65,7 @@ impl<T: Scalar> Reflection<T> {
 }
 
 /// `Q` with `columns` columns and `R` with as many rows, of a matrix.
-fn factor<T: Scalar>(mut a: Dense<T>, columns: usize) -> (Dense<T>, Dense<T>) {
+pub(crate) fn factor<T: Scalar>(mut a: Dense<T>, columns: usize) -> (Dense<T>, Dense<T>) {
     let steps = a.rows.min(a.columns);
     let mut reflections = Vec::with_capacity(steps);
     for k in 0..steps {

@@ -142,10 +142,10 @@ mod tests {
             for a in [Dense::from_rows(&data, n, n), Dense::zeros(n, n), Dense::identity(n)] {
                 let schur = Schur::new(a.clone()).unwrap();
                 for j in 0..n {
-                    assert!(schur.t.column(j)[j + 1..].iter().all(|x| x.abs() < 1e-10), "{n}");
+                    assert!(schur.t.column(j)[j + 1..].iter().all(|x| x.norm() < 1e-10), "{n}");
                 }
                 let back = schur.transform_back(&schur.t);
-                assert!(back.data.iter().zip(&a.data).all(|(x, y)| (x - y).abs() < 1e-12 * n as f64 * 10.0), "{n}");
+                assert!(back.data.iter().zip(&a.data).all(|(x, y)| (x - y).norm() < 1e-12 * n as f64 * 10.0), "{n}");
             }
         }
     }

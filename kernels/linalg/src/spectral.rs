@@ -1,13 +1,15 @@
 //! `Svd`, `SelfAdjointEig` and `SelfAdjointEigV2`.
 
 use crate::batch::{Batch, Parts, part};
+use crate::dense::Dense;
+use crate::jacobi::{self, Factors};
 use crate::scalar::{REALS, Scalar, TYPES, Wide};
 use faer::{Mat, Side};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{Complex32, Complex64, Result, Shape, dispatch, internal, invalid_argument};
 
 /// Elements row after row as a matrix of `faer`; `None` if one is not finite.
-pub(crate) fn read<T: Scalar>(data: &[T], m: usize, n: usize) -> Option<Mat<T::Wide>> {
+fn read<T: Scalar>(data: &[T], m: usize, n: usize) -> Option<Mat<T::Wide>> {
     let wide: Vec<T::Wide> = data.iter().map(|x| x.widen()).collect();
     wide.iter().all(|x| x.finite()).then(|| Mat::from_fn(m, n, |i, j| wide[i * n + j]))
 }
@@ -18,24 +20,47 @@ struct Svd {
     full_matrices: bool,
 }
 
+/// The factors of a matrix given by rows; `None` if it is not finite or the iteration fails.
+pub(crate) fn singular_factors<T: Scalar>(data: &[T], m: usize, n: usize, full: bool) -> Option<Factors<T::Wide>> {
+    if !data.iter().all(|x| x.widen().finite()) {
+        return None;
+    }
+    if T::DTYPE.is_complex() {
+        let wide: Vec<Complex64> = data.iter().map(|x| x.to_complex()).collect();
+        let Factors { values, u, v } = jacobi::factors(Dense::from_rows(&wide, m, n), full);
+        let back = |matrix: Dense<Complex64>| Dense {
+            data: matrix.data.into_iter().map(T::Wide::from_complex).collect(),
+            rows: matrix.rows,
+            columns: matrix.columns,
+        };
+        return Some(Factors { values, u: back(u), v: back(v) });
+    }
+    let a = read(data, m, n)?;
+    let svd = if full { a.svd() } else { a.thin_svd() }.ok()?;
+    let dense = |matrix: faer::MatRef<'_, T::Wide>| {
+        let (rows, columns) = (matrix.nrows(), matrix.ncols());
+        let data = (0..rows * columns).map(|at| matrix[(at % rows, at / rows)]).collect();
+        Dense { data, rows, columns }
+    };
+    let values = svd.S().column_vector().iter().map(|&s| s.real()).collect();
+    Some(Factors { values, u: dense(svd.U()), v: dense(svd.V()) })
+}
+
 /// Singular values, left and right vectors as rows of elements; `None` without a decomposition.
-type Factors<T> = Option<(Vec<T>, Vec<T>, Vec<T>)>;
+type Rows<T> = Option<(Vec<T>, Vec<T>, Vec<T>)>;
 
 impl Svd {
-    fn factors<T: Scalar>(&self, data: &[T], m: usize, n: usize) -> Factors<T> {
-        let a = read(data, m, n)?;
-        if !self.compute_uv {
-            let values = a.singular_values().ok()?;
-            let values = values.iter().map(|&s| T::from_f64(s)).collect();
-            return Some((values, Vec::new(), Vec::new()));
+    fn factors<T: Scalar>(&self, data: &[T], m: usize, n: usize) -> Rows<T> {
+        if !self.compute_uv && !T::DTYPE.is_complex() {
+            let values = read(data, m, n)?.singular_values().ok()?;
+            return Some((values.iter().map(|&s| T::from_f64(s)).collect(), Vec::new(), Vec::new()));
         }
-        let svd = if self.full_matrices { a.svd() } else { a.thin_svd() }.ok()?;
-        let values = svd.S().column_vector().iter().map(|&s| T::narrow(s)).collect();
-        let rows = |m: faer::MatRef<'_, T::Wide>| {
-            let (rows, columns) = (m.nrows(), m.ncols());
-            (0..rows * columns).map(|at| T::narrow(m[(at / columns, at % columns)])).collect()
+        let Factors { values, u, v } = singular_factors(data, m, n, self.full_matrices)?;
+        let rows = |matrix: &Dense<T::Wide>| {
+            let n = matrix.columns;
+            (0..matrix.rows * n).map(|at| T::narrow(matrix.at(at / n, at % n))).collect()
         };
-        Some((values, rows(svd.U()), rows(svd.V())))
+        Some((values.into_iter().map(T::from_f64).collect(), rows(&u), rows(&v)))
     }
 }
 
@@ -110,7 +135,8 @@ impl SelfAdjointEig {
 
     fn run<T: Scalar>(&self, data: &[T], n: usize) -> Option<(Vec<T>, Vec<T>)> {
         let a = read(data, n, n)?;
-        if !self.vectors {
+        // As for singular values.
+        if !self.vectors && !T::DTYPE.is_complex() {
             let values = a.self_adjoint_eigenvalues(Side::Lower).ok()?;
             return Some((values.iter().map(|&s| T::from_f64(s)).collect(), Vec::new()));
         }

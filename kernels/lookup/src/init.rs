@@ -4,7 +4,8 @@ use crate::table::Table;
 use crate::text_file::{Column, TextFile};
 use crate::usage::table;
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
-use graphmill_tensor::{Code, DType, Result, invalid_argument};
+use graphmill_tensor::{Code, DType, Result, Tensor, invalid_argument};
+use std::sync::Arc;
 
 pub(crate) fn register(registry: &mut Registry) {
     for op in ["InitializeTable", "InitializeTableV2"] {
@@ -20,6 +21,37 @@ fn check_initializable(table: &Table) -> Result<()> {
         return Ok(());
     }
     Err(invalid_argument!("The table is not initializable"))
+}
+
+/// A table that is filled once, for the families whose ops fill it from what is theirs.
+pub struct FillOnce(Arc<Table>);
+
+impl FillOnce {
+    /// The table that input 0 names, of a node whose other inputs are of these types.
+    ///
+    /// # Errors
+    /// If there is no such table, `INVALID_ARGUMENT` if it is of another kind.
+    pub fn of_input(ctx: &Context<'_>, others: &[DType]) -> Result<FillOnce> {
+        let table = table(ctx, |_| others.to_vec(), |_| Vec::new())?;
+        check_initializable(&table)?;
+        Ok(FillOnce(table))
+    }
+
+    /// The types of keys and values.
+    pub fn types(&self) -> (DType, DType) {
+        (self.0.key_dtype, self.0.value_dtype)
+    }
+
+    /// Fills the table with a vector of keys and one of values, unless it has been filled.
+    ///
+    /// # Errors
+    /// As for `InitializeTable`.
+    pub fn fill(&self, keys: &Tensor, values: &Tensor) -> Result<()> {
+        match self.0.initialize(keys, values) {
+            Err(error) if error.code() == Code::FailedPrecondition && self.0.is_initialized() => Ok(()),
+            outcome => outcome,
+        }
+    }
 }
 
 /// Fills a table with keys and values.

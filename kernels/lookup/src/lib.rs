@@ -12,6 +12,8 @@ mod table;
 mod text_file;
 mod usage;
 
+pub use init::FillOnce;
+
 use graphmill_runtime::Registry;
 
 /// Registers the kernels of this family.

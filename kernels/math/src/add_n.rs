@@ -9,23 +9,6 @@ use smallvec::SmallVec;
 /// Nanoseconds for an element of one operand.
 const COST: f64 = 0.2;
 
-const NUMBERS: [DType; 14] = [
-    DType::BFloat16,
-    DType::Complex128,
-    DType::Complex64,
-    DType::Double,
-    DType::Float,
-    DType::Half,
-    DType::Int16,
-    DType::Int32,
-    DType::Int64,
-    DType::Int8,
-    DType::UInt16,
-    DType::UInt32,
-    DType::UInt64,
-    DType::UInt8,
-];
-
 /// The sum of all inputs; takes over the memory of one that nobody else needs.
 struct AddN;
 
@@ -119,10 +102,8 @@ impl Kernel for AddVariants {
 }
 
 pub(crate) fn register(r: &mut Registry) {
-    for dtype in NUMBERS {
-        r.op("AddN").types("T", &[dtype]).kernel(|_| Ok(AddN));
-        // TensorFlow has a graph pass in place of a kernel for this one; what it computes is the same sum.
-        r.op("AccumulateNV2").types("T", &[dtype]).kernel(|_| Ok(AddN));
-    }
+    r.op("AddN").types("T", DType::NUMBERS).kernel(|_| Ok(AddN));
+    // TensorFlow has a graph pass in place of a kernel for this one; what it computes is the same sum.
+    r.op("AccumulateNV2").types("T", DType::NUMBERS).kernel(|_| Ok(AddN));
     r.op("AddN").types("T", &[DType::Variant]).kernel(|_| Ok(AddVariants));
 }

@@ -132,6 +132,8 @@ pub(crate) fn register(r: &mut Registry) {
     binary!(r, Binary, "RightShift", PLAIN, map2, [i8, i16, i32, i64, u8, u16, u32, u64], |a, b| a >> clamped(b));
     special(r, "Igamma", special::igamma);
     special(r, "Igammac", special::igammac);
+    special(r, "IgammaGradA", special::igamma_derivative);
+    special(r, "RandomGammaGrad", special::sample_derivative);
     special(r, "Zeta", special::zeta);
     special(r, "Polygamma", special::polygamma);
     r.op("LogicalAnd").kernel(|_| Ok(Binary::new(PLAIN, map2(|a: bool, b: bool| a & b))));

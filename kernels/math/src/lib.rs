@@ -19,6 +19,7 @@ mod isa;
 mod matmul;
 mod number;
 mod reduce;
+mod search;
 mod select;
 mod sequence;
 mod special;
@@ -44,6 +45,7 @@ pub fn register(registry: &mut Registry) {
     reduce::register(registry);
     matmul::register(registry);
     sequence::register(registry);
+    search::register(registry);
     bins::register(registry);
     cross::register(registry);
 }

@@ -13,27 +13,6 @@ const COST: f64 = 0.4;
 /// Dimensions behind the merging of alike neighbours up to which TensorFlow's kernel broadcasts.
 const MAX_BROADCAST_RANK: usize = 8;
 
-const SELECTED: [DType; 18] = [
-    DType::BFloat16,
-    DType::Bool,
-    DType::Complex128,
-    DType::Complex64,
-    DType::Double,
-    DType::Float,
-    DType::Half,
-    DType::Int16,
-    DType::Int32,
-    DType::Int64,
-    DType::Int8,
-    DType::Resource,
-    DType::String,
-    DType::UInt16,
-    DType::UInt32,
-    DType::UInt64,
-    DType::UInt8,
-    DType::Variant,
-];
-
 /// `Select`: the condition is a scalar, a vector that chooses rows, or of the shape of both others.
 struct Select;
 
@@ -309,10 +288,8 @@ impl<T: Clip> Vectorised for ClipLoop<'_, T> {
 }
 
 pub(crate) fn register(r: &mut Registry) {
-    for dtype in SELECTED {
-        r.op("Select").types("T", &[dtype]).kernel(|_| Ok(Select));
-        r.op("SelectV2").types("T", &[dtype]).kernel(|_| Ok(SelectV2));
-    }
+    r.op("Select").types("T", DType::COMMON).kernel(|_| Ok(Select));
+    r.op("SelectV2").types("T", DType::COMMON).kernel(|_| Ok(SelectV2));
     for dtype in [
         DType::BFloat16,
         DType::Complex128,

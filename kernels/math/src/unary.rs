@@ -3,7 +3,7 @@
 use crate::bessel;
 use crate::cast::CastFrom;
 use crate::elementwise::{Convert, Unary};
-use crate::isa::{Scalar1, map1};
+use crate::isa::{Scalar1, call1, map1};
 use crate::number::{Half, Number};
 use crate::special;
 use crate::vecmath::{Exp, Log, Sigmoid, Tanh};
@@ -35,7 +35,7 @@ fn polynomial(registry: &mut Registry, op: &'static str, f: impl Scalar1<f32, f3
         .op(op)
         .types("T", &[DType::BFloat16])
         .kernel(move |_| Ok(Unary::<bf16>::new(POLYNOMIAL, map1(Widened(f)))));
-    registry.op(op).types("T", &[DType::Double]).kernel(move |_| Ok(Unary::new(CALL, crate::isa::call1(exact))));
+    registry.op(op).types("T", &[DType::Double]).kernel(move |_| Ok(Unary::new(CALL, call1(exact))));
 }
 
 fn predicate<T: Element>(
@@ -44,6 +44,13 @@ fn predicate<T: Element>(
     f: impl Fn(T) -> bool + Copy + Send + Sync + 'static,
 ) {
     registry.op(op).types("T", &[T::DTYPE]).kernel(move |_| Ok(Convert::new(PLAIN, map1(f))));
+}
+
+/// A function that is computed in double precision for `float` and `double`.
+fn in_double(r: &mut Registry, op: &'static str, f: fn(f64) -> f64) {
+    let narrow = move |x: f32| f(f64::from(x)) as f32;
+    r.op(op).types("T", &[DType::Float]).kernel(move |_| Ok(Unary::new(CALL, call1(narrow))));
+    r.op(op).types("T", &[DType::Double]).kernel(move |_| Ok(Unary::new(CALL, call1(f))));
 }
 
 pub(crate) fn register(r: &mut Registry) {
@@ -132,6 +139,25 @@ pub(crate) fn register(r: &mut Registry) {
     unary!(r, "BesselI1e", CALL, call1, [f32], |x| bessel::i1e(f64::from(x)) as f32);
     unary!(r, "BesselI1e", CALL, call1, [f64], |x| bessel::i1e(x));
     unary!(r, "BesselI1e", CALL, call1, widened[f16], |x| bessel::i1e(f64::from(x)) as f32);
+    for (op, f) in [
+        ("BesselJ0", special::j0 as fn(f64) -> f64),
+        ("BesselJ1", special::j1),
+        ("BesselK0", special::k0),
+        ("BesselK0e", special::k0e),
+        ("BesselK1", special::k1),
+        ("BesselK1e", special::k1e),
+        ("BesselY0", special::y0),
+        ("BesselY1", special::y1),
+    ] {
+        in_double(r, op, f);
+        let narrow = move |x: f16| f16::from_f64(f(f64::from(x)));
+        r.op(op).types("T", &[DType::Half]).kernel(move |_| Ok(Unary::new(CALL, call1(narrow))));
+    }
+    in_double(r, "Dawsn", special::dawsn);
+    in_double(r, "Expint", special::expint);
+    in_double(r, "FresnelCos", special::fresnel_cos);
+    in_double(r, "FresnelSin", special::fresnel_sin);
+    in_double(r, "Spence", special::spence);
     unary!(r, "Floor", PLAIN, map1, floats, |x| x.floor());
     unary!(r, "Ceil", PLAIN, map1, floats, |x| x.ceil());
     unary!(r, "Rint", PLAIN, map1, [f32, f64], |x| x.round_ties_even());

@@ -5,22 +5,6 @@ use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Element, Result, bf16, dispatch, f16, internal, invalid_argument};
 use num_traits::Float;
 
-const FLOATS: &[DType] = &[DType::BFloat16, DType::Double, DType::Float, DType::Half];
-const REALS: &[DType] = &[
-    DType::BFloat16,
-    DType::Double,
-    DType::Float,
-    DType::Half,
-    DType::Int16,
-    DType::Int32,
-    DType::Int64,
-    DType::Int8,
-    DType::UInt16,
-    DType::UInt32,
-    DType::UInt64,
-    DType::UInt8,
-];
-
 /// Scale and slope of the self-normalising unit (Klambauer et al. 2017).
 const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
 const SELU_SCALE_ALPHA: f64 = 1.758_099_340_847_376_8;
@@ -167,7 +151,7 @@ macro_rules! activations {
         activations!(@$kind $registry $name $inputs $cost $f);
     )*};
     (@real $registry:ident $name:literal $inputs:ident $cost:literal $f:ident) => {
-        $registry.op($name).types("T", REALS).kernel(|c: &Construction<'_>| {
+        $registry.op($name).types("T", DType::REALS).kernel(|c: &Construction<'_>| {
             Activation::new(c, |a, ctx| {
                 dispatch!(a.dtype, T in reals => {
                     let alpha = <T as Rectified>::slope(a.alpha);
@@ -184,7 +168,7 @@ macro_rules! activations {
         binary::<$t>($ctx, $cost, move |g, x| $f(g, x, $alpha))
     };
     (@float $registry:ident $name:literal $inputs:ident $cost:literal $f:ident) => {
-        $registry.op($name).types("T", FLOATS).kernel(|c: &Construction<'_>| {
+        $registry.op($name).types("T", DType::FLOATS).kernel(|c: &Construction<'_>| {
             Activation::new(c, |a, ctx| {
                 dispatch!(a.dtype, T in floats => activations!(@float_call $inputs T ctx $cost $f))
                     .ok_or_else(|| a.unsupported())?

@@ -7,23 +7,6 @@ use graphmill_tensor::{
     Complex32, Complex64, DType, Element, Result, Shape, Tensor, bf16, dispatch, f16, internal, invalid_argument,
 };
 
-const NUMBERS: &[DType] = &[
-    DType::BFloat16,
-    DType::Complex128,
-    DType::Complex64,
-    DType::Double,
-    DType::Float,
-    DType::Half,
-    DType::Int16,
-    DType::Int32,
-    DType::Int64,
-    DType::Int8,
-    DType::UInt16,
-    DType::UInt32,
-    DType::UInt64,
-    DType::UInt8,
-];
-
 /// An element that can be added, and the type in which many are.
 trait Addend: Element {
     type Sum: Copy + Default + Send + Sync;
@@ -271,9 +254,12 @@ vectorized! {
 }
 
 pub(crate) fn register(registry: &mut Registry) {
-    registry.op("BiasAdd").types("T", NUMBERS).kernel(BiasAdd::new);
-    registry.op("BiasAddV1").types("T", NUMBERS).kernel(BiasAdd::new);
-    registry.op("BiasAddGrad").types("T", NUMBERS).kernel(|c: &Construction<'_>| BiasAdd::new(c).map(BiasAddGrad));
+    registry.op("BiasAdd").types("T", DType::NUMBERS).kernel(BiasAdd::new);
+    registry.op("BiasAddV1").types("T", DType::NUMBERS).kernel(BiasAdd::new);
+    registry
+        .op("BiasAddGrad")
+        .types("T", DType::NUMBERS)
+        .kernel(|c: &Construction<'_>| BiasAdd::new(c).map(BiasAddGrad));
 }
 
 #[cfg(test)]

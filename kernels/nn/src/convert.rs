@@ -69,7 +69,7 @@ pub(crate) fn channels_second<T: Element>(ctx: &Context<'_>, tensor: &Tensor) ->
 }
 
 /// Transposes each of the matrices `height` by `width` that the tensor consists of.
-fn transposed<T: Element>(
+pub(crate) fn transposed<T: Element>(
     ctx: &Context<'_>,
     tensor: &Tensor,
     shape: Shape,

@@ -5,11 +5,17 @@ mod batch_norm;
 mod bias;
 mod conv;
 mod convert;
+mod ctc;
+mod dilation;
+mod global_norm;
+mod layout;
 mod lrn;
 mod pool;
+mod quantize;
 mod simd;
 mod softmax;
 mod top_k;
+mod volume;
 mod window;
 
 use graphmill_runtime::Registry;
@@ -20,8 +26,13 @@ pub fn register(registry: &mut Registry) {
     batch_norm::register(registry);
     bias::register(registry);
     conv::register(registry);
+    ctc::register(registry);
+    dilation::register(registry);
+    global_norm::register(registry);
+    layout::register(registry);
     lrn::register(registry);
     pool::register(registry);
+    quantize::register(registry);
     softmax::register(registry);
     top_k::register(registry);
 }

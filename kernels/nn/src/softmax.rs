@@ -5,8 +5,6 @@ use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Element, Result, Shape, Status, Tensor, dispatch, internal, invalid_argument};
 use num_traits::{Float, One, Zero};
 
-const FLOATS: &[DType] = &[DType::BFloat16, DType::Double, DType::Float, DType::Half];
-
 /// Nanoseconds for an element of a softmax, roughly.
 const COST: f64 = 1.5;
 
@@ -304,16 +302,16 @@ pub(crate) fn register(registry: &mut Registry) {
     for (op, logarithm) in [("Softmax", false), ("LogSoftmax", true)] {
         registry
             .op(op)
-            .types("T", FLOATS)
+            .types("T", DType::FLOATS)
             .kernel(move |c: &Construction<'_>| Ok(Softmax { dtype: c.dtype("T")?, logarithm }));
     }
     registry
         .op("SoftmaxCrossEntropyWithLogits")
-        .types("T", FLOATS)
+        .types("T", DType::FLOATS)
         .kernel(|c: &Construction<'_>| c.dtype("T").map(SoftmaxCrossEntropy));
     registry
         .op("SparseSoftmaxCrossEntropyWithLogits")
-        .types("T", FLOATS)
+        .types("T", DType::FLOATS)
         .types("Tlabels", &[DType::Int32, DType::Int64])
         .kernel(|c: &Construction<'_>| c.dtype("T").map(SparseSoftmaxCrossEntropy));
 }

@@ -3,21 +3,6 @@
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Element, Result, Tensor, dispatch, internal, invalid_argument};
 
-const REALS: &[DType] = &[
-    DType::BFloat16,
-    DType::Double,
-    DType::Float,
-    DType::Half,
-    DType::Int16,
-    DType::Int32,
-    DType::Int64,
-    DType::Int8,
-    DType::UInt16,
-    DType::UInt32,
-    DType::UInt64,
-    DType::UInt8,
-];
-
 /// A binary heap that never asks for a total order, which NaN would break, and takes the steps of the C++ standard library, so that
 /// NaN ends up where it does in TensorFlow. `less(a, b)` puts the greatest at the front.
 mod heap {
@@ -289,10 +274,10 @@ pub(crate) fn register(registry: &mut Registry) {
     let labels = &[DType::Int32, DType::Int64];
     registry.op("InTopK").types("T", labels).kernel(|c: &Construction<'_>| c.attrs().int("k").map(|k| InTopK(Some(k))));
     registry.op("InTopKV2").types("T", labels).kernel(|_: &Construction<'_>| Ok(InTopK(None)));
-    registry.op("TopK").types("T", REALS).kernel(|c: &Construction<'_>| TopK::new(c, true));
+    registry.op("TopK").types("T", DType::REALS).kernel(|c: &Construction<'_>| TopK::new(c, true));
     registry
         .op("TopKV2")
-        .types("T", REALS)
+        .types("T", DType::REALS)
         .types("index_type", &[DType::Int16, DType::Int32, DType::Int64])
         .kernel(|c: &Construction<'_>| TopK::new(c, false));
 }

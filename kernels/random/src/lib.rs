@@ -3,13 +3,17 @@
 //! Every op draws from a Philox stream; how many words a value takes, and how far an execution moves the stream, is part of what
 //! makes two implementations agree. Logarithms, sines and cosines come from the C library, as TensorFlow's do.
 
+mod candidates;
 mod distribution;
 mod fill;
 mod multinomial;
 pub mod philox;
+mod rejection;
 mod shuffle;
 mod stateful;
 mod stateless;
+mod truncated;
+mod variable;
 
 use graphmill_runtime::Registry;
 
@@ -19,4 +23,8 @@ pub fn register(registry: &mut Registry) {
     shuffle::register(registry);
     multinomial::register(registry);
     stateless::register(registry);
+    candidates::register(registry);
+    rejection::register(registry);
+    truncated::register(registry);
+    variable::register(registry);
 }

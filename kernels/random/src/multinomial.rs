@@ -2,17 +2,16 @@
 
 use crate::distribution::uniform_f64;
 use crate::philox::{DRAWS_PER_OUTPUT, Generator, Philox, Words};
-use crate::stateful::REALS;
 use crate::stateless::stream_of_seed;
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Element, Result, Shape, Tensor, bf16, dispatch, f16, internal, invalid_argument};
 
 pub(crate) fn register(registry: &mut Registry) {
     let indices = [DType::Int32, DType::Int64];
-    registry.op("Multinomial").types("T", &REALS).types("output_dtype", &indices).kernel(Multinomial::new);
+    registry.op("Multinomial").types("T", DType::FLOATS).types("output_dtype", &indices).kernel(Multinomial::new);
     registry
         .op("StatelessMultinomial")
-        .types("T", &REALS)
+        .types("T", DType::FLOATS)
         .types("output_dtype", &indices)
         .kernel(|c| Ok(StatelessMultinomial { dtype: c.dtype("output_dtype")? }));
 }

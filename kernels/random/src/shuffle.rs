@@ -1,32 +1,13 @@
 //! `RandomShuffle`: the rows of a tensor in random order.
 
-use crate::philox::{Generator, Words};
+use crate::philox::{Generator, Philox, Words};
+use crate::stateless::stream_of_key;
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Mover, Result, Tensor};
 
-const TYPES: [DType; 18] = [
-    DType::BFloat16,
-    DType::Bool,
-    DType::Complex64,
-    DType::Complex128,
-    DType::Half,
-    DType::Float,
-    DType::Double,
-    DType::Int8,
-    DType::Int16,
-    DType::Int32,
-    DType::Int64,
-    DType::UInt8,
-    DType::UInt16,
-    DType::UInt32,
-    DType::UInt64,
-    DType::String,
-    DType::Resource,
-    DType::Variant,
-];
-
 pub(crate) fn register(registry: &mut Registry) {
-    registry.op("RandomShuffle").types("T", &TYPES).kernel(RandomShuffle::new);
+    registry.op("RandomShuffle").types("T", DType::COMMON).kernel(RandomShuffle::new);
+    registry.op("StatelessShuffle").types("T", DType::COMMON).kernel(|_| Ok(StatelessShuffle));
 }
 
 struct RandomShuffle {
@@ -39,22 +20,40 @@ impl RandomShuffle {
     }
 }
 
+/// The rows of a tensor in random order; `stream` is asked for that many draws if the order can change at all.
+fn shuffled(input: Tensor, stream: impl FnOnce(u64) -> Philox) -> Result<Tensor> {
+    let rows = input.shape().dim(0);
+    // What cannot change takes nothing from the stream.
+    if input.shape().is_scalar() || input.num_elements() <= 1 || rows <= 1 {
+        return Ok(input);
+    }
+    let words = Words::new(stream((rows as u64 - 1).div_ceil(4)));
+    let row = input.num_elements() / rows;
+    let mut output = Tensor::alloc(input.dtype(), input.shape().clone())?;
+    if row == 1 {
+        output.move_from(&[&input], Shuffled(words))?;
+    } else {
+        output.move_from(&[&input], Rows { order: &permutation(words, rows), row })?;
+    }
+    Ok(output)
+}
+
 impl Kernel for RandomShuffle {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
         let input = ctx.take_input(0)?;
-        let rows = input.shape().dim(0);
-        // What cannot change takes nothing from the stream.
-        if input.shape().is_scalar() || input.num_elements() <= 1 || rows <= 1 {
-            return ctx.set_output(0, input);
-        }
-        let words = Words::new(self.generator.take((rows as u64 - 1).div_ceil(4)));
-        let row = input.num_elements() / rows;
-        let mut output = Tensor::alloc(input.dtype(), input.shape().clone())?;
-        if row == 1 {
-            output.move_from(&[&input], Shuffled(words))?;
-        } else {
-            output.move_from(&[&input], Rows { order: &permutation(words, rows), row })?;
-        }
+        let output = shuffled(input, |draws| self.generator.take(draws))?;
+        ctx.set_output(0, output)
+    }
+}
+
+/// `StatelessShuffle(value, key, counter, alg)`: the same, from a stream among the inputs.
+struct StatelessShuffle;
+
+impl Kernel for StatelessShuffle {
+    fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
+        let stream = stream_of_key(ctx.input(1)?, ctx.input(2)?, ctx.input(3)?)?;
+        let input = ctx.take_input(0)?;
+        let output = shuffled(input, |_| stream)?;
         ctx.set_output(0, output)
     }
 }

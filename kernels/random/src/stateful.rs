@@ -7,16 +7,13 @@ use crate::philox::{DRAWS_PER_OUTPUT, Generator, Philox};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Result, Shape, Tensor, bf16, dispatch, f16, internal, invalid_argument};
 
-/// Types of the real distributions.
-pub(crate) const REALS: [DType; 4] = [DType::Half, DType::BFloat16, DType::Float, DType::Double];
-
 pub(crate) fn register(registry: &mut Registry) {
     for (op, distribution) in [
         ("RandomUniform", Distribution::Uniform),
         ("RandomStandardNormal", Distribution::Normal),
         ("TruncatedNormal", Distribution::Truncated),
     ] {
-        registry.op(op).types("dtype", &REALS).kernel(move |c| RandomReal::new(c, distribution));
+        registry.op(op).types("dtype", DType::FLOATS).kernel(move |c| RandomReal::new(c, distribution));
     }
     registry.op("RandomUniformInt").types("Tout", &[DType::Int32, DType::Int64]).kernel(RandomUniformInt::new);
 }
@@ -32,7 +29,7 @@ pub(crate) enum Distribution {
 /// A tensor of this distribution from a stream.
 ///
 /// # Errors
-/// If there is no memory, or `dtype` is not one of [`REALS`].
+/// If there is no memory, or `dtype` is not one of [`DType::FLOATS`].
 pub(crate) fn random_reals(
     ctx: &Context<'_>,
     stream: Philox,

@@ -1,11 +1,12 @@
 //! The `Stateless...` ops: numbers that depend on a seed among the inputs alone.
 
-use crate::distribution::{fill_from_pairs, fill_from_words, pair};
-use crate::fill::{Plan, fill, shape_input};
+use crate::distribution::pair;
+use crate::fill::shape_input;
 use crate::philox::Philox;
-use crate::stateful::{Distribution, REALS, random_integers, random_reals};
+use crate::stateful::{Distribution, random_integers, random_reals};
+use crate::variable::random_bits;
 use graphmill_runtime::{Context, Kernel, Registry};
-use graphmill_tensor::{DType, Result, Shape, Tensor, internal, invalid_argument};
+use graphmill_tensor::{DType, Result, Shape, Tensor, invalid_argument};
 
 /// The number that stands for Philox among algorithms.
 const PHILOX: i32 = 1;
@@ -24,7 +25,7 @@ pub(crate) fn register(registry: &mut Registry) {
     ] {
         registry
             .op(op)
-            .types("dtype", &REALS)
+            .types("dtype", DType::FLOATS)
             .kernel(move |c| Ok(StatelessReal { source, distribution, dtype: c.dtype("dtype")? }));
     }
     for (op, source) in [("StatelessRandomUniformInt", Seed), ("StatelessRandomUniformIntV2", KeyAndCounter)] {
@@ -66,7 +67,10 @@ pub(crate) fn stream_of_seed(seed: &Tensor) -> Result<Philox> {
 }
 
 /// The stream at a counter under a key.
-fn stream_of_key(key: &Tensor, counter: &Tensor, algorithm: &Tensor) -> Result<Philox> {
+///
+/// # Errors
+/// `INVALID_ARGUMENT` if an input is not of the form that Philox needs, or the algorithm is another one.
+pub(crate) fn stream_of_key(key: &Tensor, counter: &Tensor, algorithm: &Tensor) -> Result<Philox> {
     if !algorithm.shape().is_scalar() {
         return Err(invalid_argument!("input 3 (0-based) must have shape [], not {}", algorithm.shape()));
     }
@@ -163,24 +167,7 @@ struct StatelessBits {
 impl Kernel for StatelessBits {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
         let (shape, stream) = self.source.shape_and_stream(ctx)?;
-        let mut tensor = Tensor::alloc(self.dtype, shape)?;
-        let single = Plan { group: 4, draws: 1, cost: 1.0 };
-        let double = Plan { group: 2, draws: 1, cost: 2.0 };
-        match self.dtype {
-            DType::Int32 => fill(ctx, stream, tensor.as_mut_slice::<i32>()?, &single, |stream, out| {
-                fill_from_words(stream, out, |word| word as i32);
-            }),
-            DType::UInt32 => fill(ctx, stream, tensor.as_mut_slice::<u32>()?, &single, |stream, out| {
-                fill_from_words(stream, out, |word| word);
-            }),
-            DType::Int64 => fill(ctx, stream, tensor.as_mut_slice::<i64>()?, &double, |stream, out| {
-                fill_from_pairs(stream, out, |a, b| pair(a, b) as i64);
-            }),
-            DType::UInt64 => fill(ctx, stream, tensor.as_mut_slice::<u64>()?, &double, |stream, out| {
-                fill_from_pairs(stream, out, pair);
-            }),
-            other => return Err(internal!("there are no random integers of type {other}")),
-        }
+        let tensor = random_bits(ctx, stream, self.dtype, shape)?;
         ctx.set_output(0, tensor)
     }
 }

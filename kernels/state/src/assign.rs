@@ -2,20 +2,20 @@
 
 use crate::access::{Form, check_type, uninitialized};
 use crate::number::Number;
-use crate::types::{NUMBERS, OBJECTS, union};
+use crate::types::{OBJECTS, union};
 use graphmill_runtime::{Construction, Context, Kernel, Registry, Variable};
 use graphmill_tensor::{DType, Result, Shape, Status, Tensor, dispatch, internal, invalid_argument};
 
 pub(crate) fn register(registry: &mut Registry) {
     let quantized = [DType::QInt8, DType::QUInt8, DType::QUInt16, DType::QInt32];
-    registry.op("Assign").types("T", &union(&[&NUMBERS, &OBJECTS, &quantized])).kernel(Assign::new);
+    registry.op("Assign").types("T", &union(&[DType::NUMBERS, &OBJECTS, &quantized])).kernel(Assign::new);
     for (op, form, attr, sum) in [
         ("AssignAdd", Form::Reference, "T", Sum::Add),
         ("AssignSub", Form::Reference, "T", Sum::Sub),
         ("AssignAddVariableOp", Form::Resource, "dtype", Sum::Add),
         ("AssignSubVariableOp", Form::Resource, "dtype", Sum::Sub),
     ] {
-        registry.op(op).types(attr, &NUMBERS).kernel(move |c| Ok(Increment { form, sum, dtype: c.dtype(attr)? }));
+        registry.op(op).types(attr, DType::NUMBERS).kernel(move |c| Ok(Increment { form, sum, dtype: c.dtype(attr)? }));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::access::{check_type, resource_variable};
 use crate::rows::{Parts, indices, position, slice_offsets, vector_text};
-use crate::types::{INDICES, NUMBERS, OBJECTS, union};
+use crate::types::{OBJECTS, union};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Result, Shape, Tensor, invalid_argument};
 
@@ -10,13 +10,13 @@ pub(crate) fn register(registry: &mut Registry) {
     let quantized = [DType::QInt8, DType::QUInt8, DType::QInt32];
     registry
         .op("ResourceGather")
-        .types("dtype", &union(&[&NUMBERS, &OBJECTS, &quantized]))
-        .types("Tindices", &INDICES)
+        .types("dtype", &union(&[DType::NUMBERS, &OBJECTS, &quantized]))
+        .types("Tindices", DType::INDICES)
         .kernel(Gather::new);
     registry
         .op("ResourceGatherNd")
-        .types("dtype", &union(&[&NUMBERS, &OBJECTS]))
-        .types("Tindices", &INDICES)
+        .types("dtype", &union(&[DType::NUMBERS, &OBJECTS]))
+        .types("Tindices", DType::INDICES)
         .kernel(|c| Ok(GatherNd { dtype: c.dtype("dtype")? }));
 }
 

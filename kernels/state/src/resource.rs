@@ -2,7 +2,7 @@
 //! `VariableShape`.
 
 use crate::access::{handle, resource_variable, uninitialized};
-use crate::types::{NUMBERS, OBJECTS, union};
+use crate::types::{OBJECTS, union};
 use graphmill_runtime::{Construction, Context, Kernel, Registry, ResourceVariable, Variable};
 use graphmill_tensor::{DType, Result, Tensor, failed_precondition, invalid_argument};
 use std::sync::Arc;
@@ -24,9 +24,22 @@ const SMALL: [DType; 10] = [
 pub(crate) fn register(registry: &mut Registry) {
     registry.op("ReadVariableOp").kernel(ReadVariable::new);
     registry.op("_ReadVariablesOp").kernel(ReadVariables::new);
-    registry.op("AssignVariableOp").types("dtype", &union(&[&NUMBERS, &OBJECTS, &SMALL])).kernel(AssignVariable::new);
+    registry
+        .op("AssignVariableOp")
+        .types("dtype", &union(&[DType::NUMBERS, &OBJECTS, &SMALL]))
+        .kernel(AssignVariable::new);
+    registry.op("DisableCopyOnRead").kernel(|_| Ok(DisableCopyOnRead));
     registry.op("VarIsInitializedOp").kernel(|_| Ok(VarIsInitialized));
     registry.op("VariableShape").types("out_type", &[DType::Int32, DType::Int64]).kernel(VariableShape::new);
+}
+
+/// `DisableCopyOnRead(resource)`: makes readers share the variable's buffer until the next change, which here they always do.
+struct DisableCopyOnRead;
+
+impl Kernel for DisableCopyOnRead {
+    fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
+        resource_variable(ctx, 0).map(|_| ())
+    }
 }
 
 /// The value of a variable; later changes leave it as it is.

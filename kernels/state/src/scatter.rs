@@ -4,7 +4,7 @@
 use crate::access::{Form, check_type, make_unique, uninitialized};
 use crate::number::{Number, Ordered};
 use crate::rows::{Parts, rows_below};
-use crate::types::{INDICES, NUMBERS, OBJECTS, REALS, union};
+use crate::types::{OBJECTS, union};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Element, Mover, Result, Shape, Tensor, dispatch, internal, invalid_argument};
 
@@ -26,15 +26,15 @@ pub(crate) fn register(registry: &mut Registry) {
         ("ResourceScatterUpdate", Form::Resource, "dtype", Change::Update),
     ] {
         let types = match (change, form) {
-            (Change::Update, Form::Reference) => union(&[&NUMBERS, &OBJECTS]),
-            (Change::Update, Form::Resource) => union(&[&NUMBERS, &[DType::Bool, DType::String, DType::Variant]]),
-            (Change::Min | Change::Max, _) => REALS.to_vec(),
-            _ => NUMBERS.to_vec(),
+            (Change::Update, Form::Reference) => union(&[DType::NUMBERS, &OBJECTS]),
+            (Change::Update, Form::Resource) => union(&[DType::NUMBERS, &[DType::Bool, DType::String, DType::Variant]]),
+            (Change::Min | Change::Max, _) => DType::REALS.to_vec(),
+            _ => DType::NUMBERS.to_vec(),
         };
         registry
             .op(op)
             .types(attr, &types)
-            .types("Tindices", &INDICES)
+            .types("Tindices", DType::INDICES)
             .kernel(move |c| Scatter::new(c, form, attr, change));
     }
 }

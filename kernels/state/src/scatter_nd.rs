@@ -5,7 +5,7 @@ use crate::access::{Form, check_type, make_unique, uninitialized};
 use crate::number::{Number, Ordered};
 use crate::rows::{Parts, indices, position, slice_offsets, vector_text};
 use crate::scatter::Change;
-use crate::types::{INDICES, NUMBERS, REALS, union};
+use crate::types::union;
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Element, Result, Shape, Tensor, dispatch, internal, invalid_argument};
 
@@ -25,7 +25,7 @@ pub(crate) fn register(registry: &mut Registry) {
         registry
             .op(op)
             .types("T", &types(change))
-            .types("Tindices", &INDICES)
+            .types("Tindices", DType::INDICES)
             .kernel(move |c| ScatterNd::new(c, form, change));
     }
 }
@@ -33,9 +33,9 @@ pub(crate) fn register(registry: &mut Registry) {
 /// What TensorFlow has kernels for.
 fn types(change: Change) -> Vec<DType> {
     match change {
-        Change::Update => union(&[&NUMBERS, &[DType::Bool, DType::String]]),
-        Change::Min | Change::Max => REALS.to_vec(),
-        _ => union(&[&NUMBERS, &[DType::Bool]]),
+        Change::Update => union(&[DType::NUMBERS, &[DType::Bool, DType::String]]),
+        Change::Min | Change::Max => DType::REALS.to_vec(),
+        _ => union(&[DType::NUMBERS, &[DType::Bool]]),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::executor::frame::{Iteration, NodeState};
 use crate::{AnyKernel, Call, Construction, Device, FunctionRuntime, NodeInfo, Registry};
-use graphmill_graph::{Endpoint, Flow, FrameMap, Graph, Node, NodeId, frames};
+use graphmill_graph::{AttrKind, Endpoint, Flow, FrameMap, Graph, Node, NodeId, frames};
 use graphmill_tensor::{DType, Result, Status, internal, invalid_argument, unimplemented_op};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -13,7 +13,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 /// Kernels of stateful ops, which all programs of a session share by node name: a random op goes on where it was, whatever
 /// the signature it runs under.
 #[derive(Default)]
-pub struct KernelCache(Mutex<HashMap<Arc<str>, Arc<AnyKernel>>>);
+pub struct KernelCache(Mutex<HashMap<Arc<str>, Cached>>);
+
+struct Cached {
+    kernel: Arc<AnyKernel>,
+    /// What the functions that the kernel calls need; the program for which it was made may go before it.
+    _functions: Option<Arc<FunctionRuntime>>,
+}
 
 impl KernelCache {
     /// An empty cache.
@@ -171,6 +177,11 @@ impl Program {
         builder.functions = Some(functions);
         builder.function = Some(Arc::from(name));
         builder.build()
+    }
+
+    /// The device that it runs on.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
     }
 
     /// Where tensors enter.
@@ -392,11 +403,13 @@ impl<'a> Builder<'a> {
             return Ok(Arc::new(self.registry.build(&construction)?));
         }
         let mut kernels = self.cache.0.lock();
-        if let Some(kernel) = kernels.get(&node.name) {
-            return Ok(kernel.clone());
+        if let Some(cached) = kernels.get(&node.name) {
+            return Ok(cached.kernel.clone());
         }
         let kernel = Arc::new(self.registry.build(&construction)?);
-        kernels.insert(node.name.clone(), kernel.clone());
+        let calls = node.op.attrs.iter().any(|attr| attr.ty.kind == AttrKind::Func);
+        let functions = self.functions.filter(|_| calls).cloned();
+        kernels.insert(node.name.clone(), Cached { kernel: kernel.clone(), _functions: functions });
         Ok(kernel)
     }
 

@@ -123,7 +123,7 @@ impl Run {
             fetches: vec![Value::None; program.fetches().len()],
             error: None,
             done: Some(done),
-            measure: program.should_measure(),
+            measure: program.should_measure() || step.trace().is_some(),
             busy: Duration::ZERO,
         };
         state.add_iteration(program, 0);
@@ -341,6 +341,9 @@ impl Run {
             let cost = u32::try_from(started.elapsed().as_nanos()).unwrap_or(u32::MAX);
             let before = node.cost.load(Relaxed);
             node.cost.store(if before == 0 { cost } else { before / 2 + cost / 2 }, Relaxed);
+            if let Some(trace) = self.step.trace() {
+                trace.record(&node.info, started, outputs);
+            }
         }
         outcome.unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
     }
@@ -388,12 +391,18 @@ impl Run {
         };
         state.in_flight += 1;
         let run = self.clone();
+        let started = Instant::now();
         let ctx = AsyncContext::new(
             node.info.clone(),
             self.step.clone(),
             self.program.device.clone(),
             inputs,
-            move |outcome| run.complete(task, outcome),
+            move |outcome| {
+                if let (Some(trace), Ok(outputs)) = (run.step.trace(), &outcome) {
+                    trace.record(&run.program.nodes[task.node as usize].info, started, outputs);
+                }
+                run.complete(task, outcome);
+            },
         );
         // A panic drops the context, which completes it with an error.
         let _ = catch_unwind(AssertUnwindSafe(|| kernel.start(ctx)));

@@ -1,11 +1,11 @@
 //! `IteratorV2`, `Iterator`, the anonymous kinds, `MakeIterator` and `DeleteIterator`.
 
 use super::resource::{IteratorResource, input_handle, input_iterator};
-use crate::dataset::{Spec, input_dataset};
-use crate::naming::{Anonymous, Place};
+use crate::dataset::Spec;
+use crate::naming::Anonymous;
 use crate::pool;
-use graphmill_runtime::{AsyncContext, AsyncKernel, Construction, Context, Kernel, Outputs, Registry};
-use graphmill_tensor::{Result, Shape, Tensor};
+use graphmill_runtime::{AsyncContext, AsyncKernel, Construction, Context, Kernel, Outputs, OwnedResource, Registry};
+use graphmill_tensor::Result;
 use std::sync::Arc;
 
 pub(crate) fn register(registry: &mut Registry) {
@@ -20,25 +20,21 @@ pub(crate) fn register(registry: &mut Registry) {
 
 /// Gives out the handle of an iterator, which it makes on first use.
 struct IteratorHandle {
-    place: Place,
+    resource: OwnedResource<IteratorResource>,
     spec: Arc<Spec>,
 }
 
 impl IteratorHandle {
     fn new(c: &Construction<'_>) -> Result<IteratorHandle> {
-        Ok(IteratorHandle { place: Place::private(c)?, spec: Spec::of(c)? })
+        Ok(IteratorHandle { resource: OwnedResource::new(c, false)?, spec: Spec::of(c)? })
     }
 }
 
 impl Kernel for IteratorHandle {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
-        let (device, place) = (ctx.device(), &self.place);
         let make = || Ok(IteratorResource::new(self.spec.clone()));
-        let iterator = device.resources().lookup_or_create(&place.container, &place.name, make)?;
         // A shared name may belong to an iterator of another op.
-        self.spec.verify(iterator.spec())?;
-        let handle = IteratorResource::handle(device, &place.container, &place.name, &self.spec);
-        ctx.set_output(0, Tensor::from_handles(Shape::scalar(), vec![handle])?)
+        self.resource.give_out(ctx, make, |found| self.spec.verify(found.spec()))
     }
 }
 
@@ -64,7 +60,7 @@ struct MakeIterator;
 impl AsyncKernel for MakeIterator {
     fn start(&self, mut ctx: AsyncContext) {
         let prepared = ctx.with_context(|ctx| {
-            let dataset = input_dataset(ctx, 0)?;
+            let dataset = ctx.input(0)?.clone();
             Ok((dataset, input_iterator(ctx, 1)?, ctx.device().clone()))
         });
         match prepared {
@@ -72,7 +68,7 @@ impl AsyncKernel for MakeIterator {
             Ok(((dataset, iterator, device), _)) => {
                 // Making an iterator may call functions.
                 let spawned = pool::spawn(move || {
-                    let outcome = iterator.make(&device, dataset);
+                    let outcome = iterator.make(&device, &dataset);
                     ctx.complete(outcome.map(|()| Outputs::new()));
                 });
                 // On an error the context was dropped with the job, which has failed the step.

@@ -4,9 +4,11 @@ use super::next::end_of_sequence;
 use super::string_handle::{parse_handle, string_tensor};
 use crate::context::{IteratorContext, stopped};
 use crate::dataset::{DatasetIterator, Spec, Tuple, input_dataset, scalar};
-use crate::naming::{Anonymous, Place};
+use crate::naming::Anonymous;
 use crate::pool;
-use graphmill_runtime::{AsyncContext, AsyncKernel, Construction, Context, Kernel, Outputs, Registry, Resource, Value};
+use graphmill_runtime::{
+    AsyncContext, AsyncKernel, Construction, Context, Kernel, Outputs, OwnedResource, Registry, Resource, Value,
+};
 use graphmill_tensor::{ResourceHandle, Result, Shape, Tensor, cancelled, failed_precondition, invalid_argument};
 use parking_lot::{Condvar, Mutex};
 use smallvec::smallvec;
@@ -43,7 +45,8 @@ impl Resource for MultiDeviceIterator {
 }
 
 impl MultiDeviceIterator {
-    fn new(c: &Construction<'_>) -> Result<(Arc<Spec>, usize)> {
+    /// What its elements look like, and how many devices share them.
+    fn attributes(c: &Construction<'_>) -> Result<(Arc<Spec>, usize)> {
         Ok((Spec::of(c)?, c.attrs().string_list("devices")?.len().max(1)))
     }
 
@@ -144,28 +147,24 @@ impl Dealer {
     }
 }
 
-/// Gives out the handle of an iterator that a name stands for.
+/// Gives out the handle of an iterator, which it makes on first use.
 struct Named {
-    place: Place,
+    resource: OwnedResource<MultiDeviceIterator>,
     spec: Arc<Spec>,
     shards: usize,
 }
 
 impl Named {
     fn new(c: &Construction<'_>) -> Result<Named> {
-        let (spec, shards) = MultiDeviceIterator::new(c)?;
-        Ok(Named { place: Place::private(c)?, spec, shards })
+        let (spec, shards) = MultiDeviceIterator::attributes(c)?;
+        Ok(Named { resource: OwnedResource::new(c, false)?, spec, shards })
     }
 }
 
 impl Kernel for Named {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
-        let (device, Place { container, name }) = (ctx.device(), &self.place);
         let make = || Ok(MultiDeviceIterator::of(&self.spec, self.shards));
-        let iterator = device.resources().lookup_or_create(container, name, make)?;
-        self.spec.verify(&iterator.spec)?;
-        let handle = device.resource_handle::<MultiDeviceIterator>(container, name, Vec::new());
-        ctx.set_output(0, Tensor::from_handles(Shape::scalar(), vec![handle])?)
+        self.resource.give_out(ctx, make, |found| self.spec.verify(&found.spec))
     }
 }
 
@@ -177,7 +176,7 @@ struct AnonymousKind {
 
 impl AnonymousKind {
     fn new(c: &Construction<'_>) -> Result<AnonymousKind> {
-        let (spec, shards) = MultiDeviceIterator::new(c)?;
+        let (spec, shards) = MultiDeviceIterator::attributes(c)?;
         Ok(AnonymousKind { spec, shards })
     }
 }

@@ -2,10 +2,11 @@
 
 use super::resource::IteratorResource;
 use crate::context::IteratorContext;
-use crate::dataset::{Spec, tensor_dataset};
-use crate::naming::Place;
+use crate::dataset::Spec;
 use crate::pool;
-use graphmill_runtime::{AsyncContext, AsyncKernel, Construction, Device, FunctionHandle, Outputs, Registry, Value};
+use graphmill_runtime::{
+    AsyncContext, AsyncKernel, Construction, Device, FunctionHandle, Outputs, OwnedResource, Registry, Value,
+};
 use graphmill_tensor::{DType, Result, Shape, Status, Tensor, invalid_argument};
 use parking_lot::Mutex;
 use smallvec::smallvec;
@@ -21,7 +22,7 @@ struct OneShot {
 }
 
 struct Shared {
-    place: Place,
+    resource: OwnedResource<IteratorResource>,
     spec: Arc<Spec>,
     factory: FunctionHandle,
     progress: Mutex<Progress>,
@@ -40,8 +41,8 @@ impl OneShot {
         if !c.attrs().str("shared_name")?.is_empty() {
             return Err(invalid_argument!("OneShotIteratorOp does not currently support the 'shared_name' attr."));
         }
-        let (place, spec, factory) = (Place::private(c)?, Spec::of(c)?, c.function("dataset_factory")?);
-        Ok(OneShot { shared: Arc::new(Shared { place, spec, factory, progress: Mutex::new(Progress::New) }) })
+        let (resource, spec, factory) = (OwnedResource::new(c, false)?, Spec::of(c)?, c.function("dataset_factory")?);
+        Ok(OneShot { shared: Arc::new(Shared { resource, spec, factory, progress: Mutex::new(Progress::New) }) })
     }
 }
 
@@ -49,7 +50,7 @@ impl AsyncKernel for OneShot {
     fn start(&self, ctx: AsyncContext) {
         let mut progress = self.shared.progress.lock();
         match &mut *progress {
-            Progress::Making(waiting) => return waiting.push(ctx),
+            Progress::Making(waiting) => waiting.push(ctx),
             Progress::New => {
                 *progress = Progress::Making(Vec::new());
                 drop(progress);
@@ -99,18 +100,18 @@ impl Shared {
     fn make(&self, device: &Arc<Device>, ctx: &IteratorContext) -> Result<Tensor> {
         let results = self.factory.bind()?.call_blocking(ctx.step(), Vec::new())?;
         let dataset = match results.as_slice() {
-            [result] if result.dtype() == DType::Variant && result.shape().is_scalar() => tensor_dataset(result)?,
+            [result] if result.dtype() == DType::Variant && result.shape().is_scalar() => result.clone(),
             _ => {
                 return Err(invalid_argument!(
                     "The `dataset_factory` function must return a single scalar of dtype DT_VARIANT."
                 ));
             }
         };
-        let (container, name) = (&self.place.container, &self.place.name);
         let make = || Ok(IteratorResource::new(self.spec.clone()));
-        let iterator = device.resources().lookup_or_create(container, name, make)?;
-        iterator.make(device, dataset)?;
-        let handle = IteratorResource::handle(device, container, name, &self.spec);
+        let iterator = self.resource.get(make, |_| Ok(()))?;
+        iterator.make(device, &dataset)?;
+        let (container, name) = (self.resource.container(), self.resource.name());
+        let handle = device.resource_handle::<IteratorResource>(container, name, Vec::new());
         Tensor::from_handles(Shape::scalar(), vec![handle])
     }
 }

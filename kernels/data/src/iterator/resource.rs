@@ -1,11 +1,11 @@
 //! The resource that an iterator's handle names.
 
 use crate::context::IteratorContext;
-use crate::dataset::{Dataset, DatasetIterator, Spec, Tuple};
+use crate::dataset::{Dataset, DatasetIterator, Spec, Tuple, tensor_dataset};
+use crate::recipe::StatePolicy;
 use crate::state::{Reader, Writer};
-use graphmill_graph::PartialShape;
 use graphmill_runtime::{Context, Device, Resource};
-use graphmill_tensor::{DType, ResourceHandle, Result, Variant, failed_precondition, invalid_argument};
+use graphmill_tensor::{ResourceHandle, Result, Tensor, Variant, failed_precondition, invalid_argument};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 
@@ -23,6 +23,8 @@ impl Resource for IteratorResource {
 /// One pass over a dataset.
 pub(crate) struct Run {
     pub ctx: IteratorContext,
+    /// The tensor that stands for the dataset.
+    source: Tensor,
     dataset: Arc<dyn Dataset>,
     pub iterator: Mutex<Box<dyn DatasetIterator>>,
 }
@@ -34,10 +36,11 @@ impl Drop for Run {
 }
 
 impl Run {
-    fn new(device: &Arc<Device>, dataset: Arc<dyn Dataset>) -> Result<Run> {
+    fn new(device: &Arc<Device>, source: &Tensor) -> Result<Run> {
         let ctx = IteratorContext::new(device);
+        let dataset = tensor_dataset(source, device)?;
         let iterator = dataset.iterator(&ctx)?;
-        Ok(Run { ctx, dataset, iterator: Mutex::new(iterator) })
+        Ok(Run { ctx, source: source.clone(), dataset, iterator: Mutex::new(iterator) })
     }
 
     /// The next element, after what other callers wait for.
@@ -59,7 +62,7 @@ impl IteratorResource {
     }
 
     /// Starts anew over a dataset.
-    pub fn make(&self, device: &Arc<Device>, dataset: Arc<dyn Dataset>) -> Result<()> {
+    pub fn make(&self, device: &Arc<Device>, dataset: &Tensor) -> Result<()> {
         let run = Run::new(device, dataset)?;
         self.spec.verify(run.dataset.spec())?;
         self.replace(run);
@@ -90,8 +93,9 @@ impl IteratorResource {
     }
 
     /// The position.
-    pub fn save(&self) -> Result<Variant> {
+    pub fn save(&self, policy: &StatePolicy) -> Result<Variant> {
         let run = self.started("Save", "saving it")?;
+        policy.check(&run.source)?;
         let mut writer = Writer::default();
         run.iterator.lock().save(&mut writer)?;
         Ok(writer.finish())
@@ -99,18 +103,11 @@ impl IteratorResource {
 
     /// Starts anew over the same dataset, at a saved position.
     pub fn restore(&self, device: &Arc<Device>, state: &Variant) -> Result<()> {
-        let dataset = self.started("Restore", "restoring it")?.dataset.clone();
-        let run = Run::new(device, dataset)?;
+        let source = self.started("Restore", "restoring it")?.source.clone();
+        let run = Run::new(device, &source)?;
         run.iterator.lock().restore(&mut Reader::new(state)?)?;
         self.replace(run);
         Ok(())
-    }
-
-    /// The handle of an iterator on this device.
-    pub fn handle(device: &Device, container: &str, name: &str, spec: &Spec) -> ResourceHandle {
-        let looks: Vec<(DType, Option<graphmill_tensor::Shape>)> =
-            spec.types.iter().copied().zip(spec.shapes.iter().map(PartialShape::to_shape)).collect();
-        device.resource_handle::<IteratorResource>(container, name, looks)
     }
 }
 

@@ -2,23 +2,25 @@
 
 use super::resource::{IteratorResource, input_iterator};
 use crate::pool;
+use crate::recipe::StatePolicy;
 use graphmill_runtime::{AsyncContext, AsyncKernel, Context, Device, Outputs, Registry, Value};
 use graphmill_tensor::{Result, Shape, Tensor, invalid_argument};
 use smallvec::smallvec;
 use std::sync::Arc;
 
 pub(crate) fn register(registry: &mut Registry) {
-    registry.op("SerializeIterator").async_kernel(|_| Ok(Serialize));
+    registry.op("SerializeIterator").async_kernel(|c| Ok(Serialize(Arc::new(StatePolicy::new(c)?))));
     registry.op("DeserializeIterator").async_kernel(|_| Ok(Deserialize));
 }
 
 /// Writes an iterator's position into a vector of variants. Waits for the call of the iterator that is under way.
-struct Serialize;
+struct Serialize(Arc<StatePolicy>);
 
 impl AsyncKernel for Serialize {
     fn start(&self, ctx: AsyncContext) {
-        work(ctx, |iterator, _, _| {
-            let state = iterator.save()?;
+        let policy = self.0.clone();
+        work(ctx, move |iterator, _, _| {
+            let state = iterator.save(&policy)?;
             Ok(smallvec![Value::Tensor(Tensor::from_variants(Shape::vector(1), vec![state])?)])
         });
     }

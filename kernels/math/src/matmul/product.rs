@@ -224,7 +224,7 @@ by_rows! { i16 i32 i64 }
 fn integer_product<T: Multiply>(ctx: &Context<'_>, sizes: Sizes, a: Matrix<'_, T>, b: Matrix<'_, T>, c: &mut [T]) {
     let Sizes { n, k, .. } = sizes;
     let packed: Vec<T>;
-    let rows_of_b = if b.column == 1 {
+    let rows_of_b = if b.column == 1 && b.row == n {
         b.data
     } else {
         packed = (0..k * n).map(|at| b.data[at / n * b.row + at % n * b.column]).collect();

@@ -27,7 +27,7 @@ pub(crate) fn skinny_product<T: Multiply>(
         if a.conjugate { value.conjugate() } else { value }
     };
     let packed: Vec<T>;
-    let rows_of_a = if a.column == 1 && !a.conjugate {
+    let rows_of_a = if a.column == 1 && a.row == k && !a.conjugate {
         a.data
     } else {
         packed = (0..m * k).map(|at| value(at / k, at % k)).collect();

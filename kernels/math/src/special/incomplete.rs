@@ -36,6 +36,110 @@ pub(crate) fn igammac(a: f64, x: f64) -> f64 {
     }
 }
 
+/// The derivative of P(a, x) by `a`.
+pub(crate) fn igamma_derivative(a: f64, x: f64) -> f64 {
+    match derivative(a, x) {
+        Some(Derivative { value, by_a, log_by_a, factor }) => factor * (by_a + value * log_by_a),
+        None => outside(a, x),
+    }
+}
+
+/// The derivative of a gamma distributed sample by the parameter `a` of its distribution, the probability of a lesser sample being
+/// kept: that of P(a, x) by `a` over that by `x`.
+pub(crate) fn sample_derivative(a: f64, x: f64) -> f64 {
+    match derivative(a, x) {
+        // The factor of P is x times its derivative by x, with a sign where Q was expanded, and over a in the series.
+        Some(Derivative { value, by_a, log_by_a, factor }) => {
+            let density = gamma_factor(a, x);
+            if density == 0.0 { 0.0 } else { -(by_a + value * log_by_a) * x * (factor / density) }
+        }
+        None => outside(a, x),
+    }
+}
+
+fn outside(a: f64, x: f64) -> f64 {
+    if x == 0.0 || (a > 0.0 && x > 0.0) { 0.0 } else { f64::NAN }
+}
+
+/// A value and its derivative by `a`, without the factor that both have; the derivative of the factor's logarithm.
+struct Derivative {
+    value: f64,
+    by_a: f64,
+    log_by_a: f64,
+    factor: f64,
+}
+
+/// What the derivatives of P(a, x) are made of; `None` at 0, outside the domain, and where P is as good as constant.
+fn derivative(a: f64, x: f64) -> Option<Derivative> {
+    if !(a > 0.0 && x > 0.0) || x.is_infinite() {
+        return None;
+    }
+    let factor = gamma_factor(a, x);
+    if factor == 0.0 {
+        return None;
+    }
+    let (value, by_a, log_by_a, factor) = if x > 1.0 && x > a {
+        let (value, by_a) = fraction_derivative(a, x);
+        (value, by_a, x.ln() - digamma(a), -factor)
+    } else {
+        let (value, by_a) = series_derivative(a, x);
+        (value, by_a, x.ln() - digamma(a + 1.0), factor / a)
+    };
+    Some(Derivative { value, by_a, log_by_a, factor })
+}
+
+/// The series of P(a, x) and its derivative, differentiated term by term.
+fn series_derivative(a: f64, x: f64) -> (f64, f64) {
+    let (mut r, mut c, mut sum) = (a, 1.0, 1.0);
+    let (mut c_by_a, mut by_a) = (0.0f64, 0.0f64);
+    for _ in 0..MAX_TERMS {
+        r += 1.0;
+        let term = x / r;
+        c_by_a = term * c_by_a - x / (r * r) * c;
+        by_a += c_by_a;
+        c *= term;
+        sum += c;
+        if c_by_a.abs() <= PRECISION * by_a.abs() {
+            break;
+        }
+    }
+    (sum, by_a)
+}
+
+/// The continued fraction of Q(a, x) and its derivative, differentiated step by step.
+fn fraction_derivative(a: f64, x: f64) -> (f64, f64) {
+    const BIG: f64 = 4.503_599_627_370_496e15;
+    let (mut y, mut z, mut c) = (1.0 - a, x + 2.0 - a, 0.0);
+    let (mut p2, mut q2, mut p1, mut q1) = (1.0, x, x + 1.0, z * x);
+    let (mut dp2, mut dq2, mut dp1, mut dq1) = (0.0, 0.0, 0.0, -x);
+    let mut value = p1 / q1;
+    let mut by_a: f64 = (dp1 - value * dq1) / q1;
+    for _ in 0..MAX_TERMS {
+        c += 1.0;
+        y += 1.0;
+        z += 2.0;
+        let yc = y * c;
+        let (p, q): (f64, f64) = (p1 * z - p2 * yc, q1 * z - q2 * yc);
+        let (dp, dq) = (dp1 * z - p1 - dp2 * yc + p2 * c, dq1 * z - q1 - dq2 * yc + q2 * c);
+        if q != 0.0 {
+            value = p / q;
+            let before = by_a;
+            by_a = (dp - value * dq) / q;
+            if (by_a - before).abs() <= PRECISION {
+                break;
+            }
+        }
+        (p2, p1, q2, q1) = (p1, p, q1, q);
+        (dp2, dp1, dq2, dq1) = (dp1, dp, dq1, dq);
+        if p.abs() > BIG {
+            for term in [&mut p2, &mut p1, &mut q2, &mut q1, &mut dp2, &mut dp1, &mut dq2, &mut dq1] {
+                *term /= BIG;
+            }
+        }
+    }
+    (value, by_a)
+}
+
 /// `x^a e^-x / gamma(a)`.
 fn gamma_factor(a: f64, x: f64) -> f64 {
     let log = a * x.ln() - x - lgamma(a);

@@ -2,9 +2,13 @@
 //!
 //! Methods and coefficients are those of the Cephes library (Stephen L. Moshier), which TensorFlow's kernels use as well.
 
+mod cylinder;
 mod incomplete;
+mod integrals;
 
-pub(crate) use incomplete::{betainc, igamma, igammac, polygamma, zeta};
+pub(crate) use cylinder::{j0, j1, k0, k0e, k1, k1e, y0, y1};
+pub(crate) use incomplete::{betainc, igamma, igamma_derivative, igammac, polygamma, sample_derivative, zeta};
+pub(crate) use integrals::{dawsn, expint, fresnel_cos, fresnel_sin, spence};
 
 use std::f64::consts::PI;
 

@@ -6,6 +6,7 @@ mod direct;
 mod general;
 mod product;
 mod tile;
+mod volume;
 
 #[cfg(test)]
 mod tests;
@@ -259,6 +260,7 @@ impl Kernel for DepthwiseBackpropFilter {
 }
 
 pub(crate) fn register(registry: &mut Registry) {
+    volume::register(registry);
     let floats = &[DType::BFloat16, DType::Double, DType::Float, DType::Half];
     let all = &[DType::BFloat16, DType::Double, DType::Float, DType::Half, DType::Int32];
     registry.op("Conv2D").types("T", all).kernel(|c: &Construction<'_>| ConvAttrs::forward(c).map(Conv2D));

@@ -8,8 +8,6 @@ use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Element, Result, Shape, Tensor, dispatch, internal, invalid_argument, unimplemented_op};
 use num_traits::{One, Zero};
 
-const FLOATS: &[DType] = &[DType::BFloat16, DType::Double, DType::Float, DType::Half];
-
 /// The attributes, and a size check that both ops need.
 struct Average(PoolAttrs);
 
@@ -194,10 +192,10 @@ fn shares<T: Real>(
 pub(super) fn register(registry: &mut Registry) {
     registry
         .op("AvgPool")
-        .types("T", FLOATS)
+        .types("T", DType::FLOATS)
         .kernel(|c: &Construction<'_>| Average::new(c, "AvgPoolingOp", "stride").map(AvgPool));
     registry
         .op("AvgPoolGrad")
-        .types("T", FLOATS)
+        .types("T", DType::FLOATS)
         .kernel(|c: &Construction<'_>| Average::new(c, "AvgPoolingGradOp", "strides").map(AvgPoolGrad));
 }

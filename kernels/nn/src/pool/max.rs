@@ -9,21 +9,6 @@ use graphmill_tensor::{
     DType, Element, Result, Shape, Status, Tensor, bf16, dispatch, f16, internal, invalid_argument,
 };
 
-const REALS: &[DType] = &[
-    DType::BFloat16,
-    DType::Double,
-    DType::Float,
-    DType::Half,
-    DType::Int16,
-    DType::Int32,
-    DType::Int64,
-    DType::Int8,
-    DType::UInt16,
-    DType::UInt32,
-    DType::UInt64,
-    DType::UInt8,
-];
-
 /// An element that has a maximum.
 trait Ordered: Element + PartialOrd {
     /// What the maximum of nothing is.
@@ -455,22 +440,26 @@ fn to_positions<T: Ordered>(
 
 pub(super) fn register(registry: &mut Registry) {
     let positions = &[DType::Int32, DType::Int64];
-    registry.op("MaxPool").types("T", REALS).kernel(MaxPool::new);
-    registry.op("MaxPoolV2").types("T", REALS).kernel(MaxPool::with_size_inputs);
-    registry.op("MaxPoolWithArgmax").types("T", REALS).types("Targmax", positions).kernel(MaxPoolWithArgmax::new);
+    registry.op("MaxPool").types("T", DType::REALS).kernel(MaxPool::new);
+    registry.op("MaxPoolV2").types("T", DType::REALS).kernel(MaxPool::with_size_inputs);
+    registry
+        .op("MaxPoolWithArgmax")
+        .types("T", DType::REALS)
+        .types("Targmax", positions)
+        .kernel(MaxPoolWithArgmax::new);
     registry
         .op("MaxPoolGradWithArgmax")
-        .types("T", REALS)
+        .types("T", DType::REALS)
         .types("Targmax", positions)
         .kernel(MaxPoolGradWithArgmax::new);
     for (op, sizes) in [("MaxPoolGrad", None), ("MaxPoolGradV2", Some(3))] {
-        registry.op(op).types("T", REALS).kernel(move |c: &Construction<'_>| {
+        registry.op(op).types("T", DType::REALS).kernel(move |c: &Construction<'_>| {
             let attrs = PoolAttrs::new(c, "strides")?.channels_last("MaxPoolingGradOp")?.spatial("MaxPoolingGrad")?;
             Ok(MaxPoolGrad { attrs, sizes })
         });
     }
     for (op, sizes) in [("MaxPoolGradGrad", None), ("MaxPoolGradGradV2", Some(3))] {
-        registry.op(op).types("T", REALS).kernel(move |c: &Construction<'_>| {
+        registry.op(op).types("T", DType::REALS).kernel(move |c: &Construction<'_>| {
             let attrs = PoolAttrs::new(c, "strides")?.channels_last("MaxPoolingGradGradOp")?;
             Ok(MaxPoolGradGrad { attrs: attrs.spatial("MaxPoolGradGrad")?, sizes })
         });

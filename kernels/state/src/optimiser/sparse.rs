@@ -5,9 +5,8 @@ use super::rule::{Field, Rule, Step, same_shape, scalars, slices, variables};
 use super::sweep::sweep;
 use crate::access::{Form, Locked};
 use crate::rows::indices;
-use crate::types::INDICES;
 use graphmill_runtime::{Context, Kernel, Registry};
-use graphmill_tensor::{Result, Shape, Tensor, invalid_argument};
+use graphmill_tensor::{DType, Result, Shape, Tensor, invalid_argument};
 use std::array::from_fn;
 use std::marker::PhantomData;
 
@@ -20,7 +19,7 @@ pub(crate) fn register<R: Step<T, V, S>, T: Field, const V: usize, const S: usiz
     registry
         .op(op)
         .types("T", &[T::DTYPE])
-        .types("Tindices", &INDICES)
+        .types("Tindices", DType::INDICES)
         .kernel(move |c| Ok(Sparse::<R, T, V, S> { form, rule: R::new(c)?, number: PhantomData }));
 }
 
