@@ -3,7 +3,7 @@
 //! Those who wait stand in line: enqueuers in one, dequeuers in another, and only the first of a line makes progress. An attempt
 //! holds no thread; it completes through its callback, from whichever thread made it possible.
 
-use crate::queue_spec::{QueueSpec, row};
+use crate::queue_spec::{QueueSpec, dtype_list, row, shape_list};
 use crate::{CallbackId, Resource, Step};
 use graphmill_tensor::{Result, Status, Tensor, cancelled, invalid_argument, out_of_range};
 use parking_lot::Mutex;
