@@ -6,6 +6,7 @@
 mod candidates;
 mod distribution;
 mod fill;
+mod fractional_pool;
 mod multinomial;
 mod philox;
 mod rejection;
@@ -24,6 +25,7 @@ pub fn register(registry: &mut Registry) {
     multinomial::register(registry);
     stateless::register(registry);
     candidates::register(registry);
+    fractional_pool::register(registry);
     rejection::register(registry);
     truncated::register(registry);
     variable::register(registry);
