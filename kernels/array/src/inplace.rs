@@ -3,9 +3,7 @@
 //! TensorFlow's kernels write to the buffer of their input whoever else may see it; here a buffer that others see is copied.
 
 use graphmill_runtime::{Context, Kernel, Registry};
-use graphmill_tensor::{
-    Complex32, Complex64, DType, Element, Result, Shape, Tensor, bf16, f16, invalid_argument,
-};
+use graphmill_tensor::{Complex32, Complex64, DType, Element, Result, Shape, Tensor, bf16, f16, invalid_argument};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Change {

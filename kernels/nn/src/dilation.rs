@@ -116,9 +116,8 @@ impl Dilation {
         if depth != filter_depth {
             return Err(invalid_argument!("input and filter must have the same depth: {depth} vs {filter_depth}"));
         }
-        let axis = |input, window, i: usize| {
-            Axis::new(input, window, self.strides[i], self.rates[i], &self.padding, i + 1)
-        };
+        let axis =
+            |input, window, i: usize| Axis::new(input, window, self.strides[i], self.rates[i], &self.padding, i + 1);
         Ok(Sizes { batch, rows: axis(rows, down, 0)?, cols: axis(cols, across, 1)?, depth })
     }
 

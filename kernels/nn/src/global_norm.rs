@@ -139,8 +139,7 @@ impl Kernel for Normalization {
 
 pub(crate) fn register(registry: &mut Registry) {
     let types = [DType::Double, DType::Float, DType::Half];
-    for (op, gradient) in
-        [("BatchNormWithGlobalNormalization", false), ("BatchNormWithGlobalNormalizationGrad", true)]
+    for (op, gradient) in [("BatchNormWithGlobalNormalization", false), ("BatchNormWithGlobalNormalizationGrad", true)]
     {
         registry.op(op).types("T", &types).kernel(move |c| Normalization::new(c, gradient));
     }

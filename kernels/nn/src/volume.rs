@@ -86,8 +86,7 @@ impl VolumeAttrs {
     /// # Errors
     /// As [`Axis::new`].
     pub fn axes(&self, input: [usize; 3], window: [usize; 3]) -> Result<[Axis; 3]> {
-        let axis =
-            |i: usize| Axis::new(input[i], window[i], self.strides[i], self.dilations[i], &self.padding, i + 1);
+        let axis = |i: usize| Axis::new(input[i], window[i], self.strides[i], self.dilations[i], &self.padding, i + 1);
         Ok([axis(0)?, axis(1)?, axis(2)?])
     }
 }

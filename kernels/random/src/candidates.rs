@@ -140,7 +140,10 @@ impl Alias {
 enum Sampler {
     All,
     Uniform(u64),
-    LogUniform { range: i64, log_range: f64 },
+    LogUniform {
+        range: i64,
+        log_range: f64,
+    },
     /// Weights that grow with the true classes that were seen.
     Learned(Mutex<Weights>),
     Fixed(Alias),
@@ -271,9 +274,8 @@ impl Kernel for CandidateSampler {
             } else {
                 picked.iter_mut().for_each(|slot| *slot = self.sampler.pick(&mut words, learned.as_deref()));
             }
-            let expected = |class: &i64| {
-                expected_count(self.sampler.probability(*class, learned.as_deref()), self.sampled, tries)
-            };
+            let expected =
+                |class: &i64| expected_count(self.sampler.probability(*class, learned.as_deref()), self.sampled, tries);
             let counts = sampled_expected.as_mut_slice::<f32>()?;
             counts.iter_mut().zip(picked.iter()).for_each(|(count, class)| *count = expected(class));
             let counts = true_expected.as_mut_slice::<f32>()?;

@@ -99,7 +99,7 @@ impl FractionalPool {
         let Ok(ratio) = <[f32; 4]>::try_from(attrs.float_list("pooling_ratio")?) else {
             return Err(invalid_argument!("pooling_ratio field must specify 4 dimensions"));
         };
-        if let Some((i, ratio)) = ratio.iter().enumerate().find(|(_, ratio)| !(**ratio >= 1.0)) {
+        if let Some((i, ratio)) = ratio.iter().enumerate().find(|(_, ratio)| **ratio < 1.0 || ratio.is_nan()) {
             return Err(invalid_argument!("pooling_ratio cannot be smaller than 1, got: {ratio} at dimension {i}"));
         }
         if ratio[0] != 1.0 || ratio[3] != 1.0 {
@@ -205,7 +205,9 @@ impl FractionalPoolGrad {
             ));
         }
         if bounds.iter().any(|&b| b < 0) || bounds.windows(2).any(|pair| pair[0] > pair[1]) {
-            return Err(invalid_argument!("{name} sequence tensor values must not be negative or falling, got {bounds:?}"));
+            return Err(invalid_argument!(
+                "{name} sequence tensor values must not be negative or falling, got {bounds:?}"
+            ));
         }
         Ok(bounds.to_vec())
     }

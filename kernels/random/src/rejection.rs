@@ -181,8 +181,7 @@ fn binomial_by_inversion(count: f64, probability: f64, mut stream: Philox) -> f6
     for _ in 0..MOST_PROPOSALS {
         let u = uniforms.next(&mut stream, f64::uniform);
         sum += (u.ln() / (-probability).ln_1p()).ceil();
-        // Written so that NaN ends the loop.
-        if !(sum <= count) {
+        if sum > count || sum.is_nan() {
             break;
         }
         found += 1.0;
@@ -382,9 +381,7 @@ impl RandomBinomial {
         let mut pairs = Vec::with_capacity(plan.shape().num_elements());
         plan.for_each_run(0..plan.shape().num_elements(), |run, at| {
             let step = |i: usize| plan.run_stride(i);
-            pairs.extend(
-                (0..run.len()).map(|k| (counts[at[0] + k * step(0)], probabilities[at[1] + k * step(1)])),
-            );
+            pairs.extend((0..run.len()).map(|k| (counts[at[0] + k * step(0)], probabilities[at[1] + k * step(1)])));
         });
         fill_by_parameter(ctx, out.as_mut_slice::<U>()?, pairs.len(), 100.0, |parameter, index| {
             let (count, probability) = pairs[parameter];
@@ -446,10 +443,6 @@ pub(crate) fn register(registry: &mut Registry) {
         .types("dtype", &values)
         .kernel(|_| Ok(RandomPoisson(Stream::Seed)));
     for (op, stateful) in [("StatelessRandomBinomial", false), ("StatefulRandomBinomial", true)] {
-        registry
-            .op(op)
-            .types("T", &floats)
-            .types("dtype", &values)
-            .kernel(move |_| Ok(RandomBinomial { stateful }));
+        registry.op(op).types("T", &floats).types("dtype", &values).kernel(move |_| Ok(RandomBinomial { stateful }));
     }
 }

@@ -53,10 +53,7 @@ fn check(state: &Tensor) -> Result<()> {
         return Err(invalid_argument!("dtype of RNG state variable must be int64, not {}", state.dtype()));
     }
     if !state.shape().is_vector() {
-        return Err(invalid_argument!(
-            "RNG state must have one and only one dimension, not {}",
-            state.shape().rank()
-        ));
+        return Err(invalid_argument!("RNG state must have one and only one dimension, not {}", state.shape().rank()));
     }
     Ok(())
 }
@@ -207,9 +204,10 @@ pub(crate) fn register(registry: &mut Registry) {
         ("StatefulTruncatedNormal", Distribution::Truncated, false),
         ("StatefulUniform", Distribution::Uniform, false),
     ] {
-        registry.op(op).types("dtype", DType::FLOATS).kernel(move |c| {
-            Ok(FromVariable { values: Values::Real(distribution), tagged, dtype: c.dtype("dtype")? })
-        });
+        registry
+            .op(op)
+            .types("dtype", DType::FLOATS)
+            .kernel(move |c| Ok(FromVariable { values: Values::Real(distribution), tagged, dtype: c.dtype("dtype")? }));
     }
     let integers = [DType::Int32, DType::Int64, DType::UInt32, DType::UInt64];
     for (op, values, types) in

@@ -63,11 +63,8 @@ impl Volume {
         let [planes, rows, cols] = &self.axes;
         let mut to = 0;
         for position in range {
-            let (z, y, x) = (
-                position / (rows.output * cols.output),
-                position / cols.output % rows.output,
-                position % cols.output,
-            );
+            let (z, y, x) =
+                (position / (rows.output * cols.output), position / cols.output % rows.output, position % cols.output);
             for i in 0..planes.window {
                 let plane = planes.source(z, i);
                 for j in 0..rows.window {
@@ -275,9 +272,7 @@ impl Conv3D {
             ));
         }
         if filter.num_elements() == 0 {
-            return Err(invalid_argument!(
-                "filter must not have zero elements (i.e. all dimensions must be non-zero)"
-            ));
+            return Err(invalid_argument!("filter must not have zero elements (i.e. all dimensions must be non-zero)"));
         }
         let groups = in_depth / patch_depth;
         if groups > 0 && out_depth % groups != 0 {

@@ -2,9 +2,7 @@
 
 use super::{Real, Sizes, lengths, log_add};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
-use graphmill_tensor::{
-    DType, Result, Shape, Tensor, dispatch, failed_precondition, internal, invalid_argument,
-};
+use graphmill_tensor::{DType, Result, Shape, Tensor, dispatch, failed_precondition, internal, invalid_argument};
 use std::collections::HashMap;
 
 /// The inputs of a decoder, checked.

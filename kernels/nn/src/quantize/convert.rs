@@ -54,9 +54,9 @@ impl Mode {
             "MIN_COMBINED" => Ok(Mode::MinCombined),
             "MIN_FIRST" => Ok(Mode::MinFirst),
             "SCALED" => Ok(Mode::Scaled),
-            other => Err(invalid_argument!(
-                "Mode string must be 'MIN_COMBINED', 'MIN_FIRST', or 'SCALED', is '{other}'"
-            )),
+            other => {
+                Err(invalid_argument!("Mode string must be 'MIN_COMBINED', 'MIN_FIRST', or 'SCALED', is '{other}'"))
+            }
         }
     }
 }
@@ -174,9 +174,8 @@ impl Quantize {
                 let factor = if low == high { 0.0 } else { ((T::STEPS - 1.0) / f64::from(high - low)) as f32 };
                 let shift = (low * factor).round() - T::LOWEST as f32;
                 let bounds = ((T::LOWEST as f32).max(-2_147_483_648.0), (T::HIGHEST as f32).min(2_147_483_520.0));
-                let quantize = Box::new(move |x: f32| {
-                    T::from_f32(((x * factor).round() - shift).max(bounds.0).min(bounds.1))
-                });
+                let quantize =
+                    Box::new(move |x: f32| T::from_f32(((x * factor).round() - shift).max(bounds.0).min(bounds.1)));
                 Ok(Scale { low, high, quantize })
             }
             Mode::Scaled => {
@@ -273,10 +272,7 @@ impl Dequantize {
         let (input, low, high) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
         let rank = input.shape().rank();
         if self.axis >= rank as i64 {
-            return Err(invalid_argument!(
-                "Axis must be less than input dimension({rank}), got {}",
-                self.axis
-            ));
+            return Err(invalid_argument!("Axis must be less than input dimension({rank}), got {}", self.axis));
         }
         let slices = Slices::new(input.shape(), usize::try_from(self.axis).ok());
         for (name, range) in [("input_min_tensor", low), ("input_max_tensor", high)] {

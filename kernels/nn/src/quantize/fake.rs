@@ -39,8 +39,7 @@ impl FakeQuant {
         let range = match range {
             Range::Args(..) => {
                 let (low, high) = (attrs.float("min")?, attrs.float("max")?);
-                // Written so that NaN is refused, too.
-                if !(low < high) {
+                if low >= high || low.is_nan() || high.is_nan() {
                     return Err(invalid_argument!("min has to be smaller than max, was: {low} >= {high}"));
                 }
                 Range::Args(low, high)
@@ -105,9 +104,8 @@ impl FakeQuant {
         ctx.parallel_chunks(out.as_mut_slice::<f32>()?, step, COST * step as f64, |rows, part| {
             for (row, out) in rows.zip(part.chunks_exact_mut(step)) {
                 for ((out, &x), range) in out.iter_mut().zip(&x[row * step..]).zip(&ranges) {
-                    *out = range.map_or(0.0, |r| {
-                        ((x.min(r.high).max(r.low) - r.low) / r.step + 0.5).floor() * r.step + r.low
-                    });
+                    *out = range
+                        .map_or(0.0, |r| ((x.min(r.high).max(r.low) - r.low) / r.step + 0.5).floor() * r.step + r.low);
                 }
             }
         });

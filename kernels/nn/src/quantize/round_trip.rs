@@ -70,15 +70,14 @@ impl RoundTrip {
             (false, _) => Given::Not,
             (true, 1) => {
                 let (low, high) = (attrs.float("input_min")?, attrs.float("input_max")?);
-                if !(low <= high) {
+                if low > high || low.is_nan() || high.is_nan() {
                     return Err(invalid_argument!("Invalid range: input_min {low} > input_max {high}"));
                 }
                 Given::Attributes(low, high)
             }
             (true, _) => Given::Inputs,
         };
-        let (narrow, axis) =
-            if version == 1 { (false, -1) } else { (attrs.bool("narrow_range")?, attrs.int("axis")?) };
+        let (narrow, axis) = if version == 1 { (false, -1) } else { (attrs.bool("narrow_range")?, attrs.int("axis")?) };
         Ok(RoundTrip { signed, bits, narrow, half_up, axis, given })
     }
 
@@ -135,7 +134,7 @@ impl RoundTrip {
                 }
                 let (low, high) = (low.as_slice::<T>()?, high.as_slice::<T>()?);
                 if let (None, [low], [high]) = (axis, low, high)
-                    && !(low <= high)
+                    && (low > high || low.is_nan() || high.is_nan())
                 {
                     return Err(invalid_argument!("Invalid range: input_min {low:?} > input_max {high:?}"));
                 }
@@ -152,8 +151,7 @@ impl RoundTrip {
                 (lows, highs)
             }
         };
-        let steps: Vec<Steps<T>> =
-            lows.iter().zip(&highs).map(|(&low, &high)| self.steps(bits, low, high)).collect();
+        let steps: Vec<Steps<T>> = lows.iter().zip(&highs).map(|(&low, &high)| self.steps(bits, low, high)).collect();
         let clamp = !matches!(self.given, Given::Not);
         let half = number::<T>(0.5);
         let mut out = ctx.alloc_output(0, input.shape().clone())?;
