@@ -36,14 +36,18 @@ def _with_parent(argv):
 
 
 class Server:
-    """A running server task. `binary` is a path or TENSORFLOW. Use as a context manager, or call `stop`."""
+    """A running server task. `binary` is a path or TENSORFLOW. Use as a context manager, or call `stop`.
 
-    def __init__(self, binary, job="worker", task=0, cluster=None, port=None, env=None):
+    `options` are further arguments of `graphmill serve`.
+    """
+
+    def __init__(self, binary, job="worker", task=0, cluster=None, port=None, env=None, options=()):
         self.binary = binary
         self.port = port or free_port()
         self.job, self.task = job, task
         self.cluster = cluster or {job: [f"127.0.0.1:{self.port}"]}
         self.env = dict(env or {})
+        self.options = list(options)
         self.process = None
         self.log = None
         self.start()
@@ -55,7 +59,7 @@ class Server:
         if self.binary == TENSORFLOW:
             argv = [sys.executable, "-m", "tests.tf_server", *flags]
         else:
-            argv = [self.binary, "serve", *flags]
+            argv = [self.binary, "serve", *flags, *self.options]
         if self.log:
             self.log.close()
         self.log = tempfile.TemporaryFile()

@@ -46,12 +46,26 @@ pub struct Args {
     /// Threads that run ops; 0 for one each core
     #[arg(long, default_value_t = 0)]
     inter_op_threads: usize,
+    /// Directory that ops may read and write files in; others are refused [default: every file that the process may use]
+    #[arg(long)]
+    file_root: Option<std::path::PathBuf>,
+    /// End sessions in which no call has begun for this many seconds, with the steps that still run in them; 0 for never
+    #[arg(long, default_value_t = 0.0, value_name = "SECONDS", value_parser = seconds)]
+    session_timeout: f64,
     /// What is logged to standard error: error, warn, info, debug, trace or off
     #[arg(long, default_value = "info")]
     log_level: String,
     /// Log in JSON, one object a line
     #[arg(long)]
     log_json: bool,
+}
+
+/// A time that does not overflow.
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(value) if (0.0..=1e9).contains(&value) => Ok(value),
+        _ => Err("expected a number of seconds, 0 for never".to_owned()),
+    }
 }
 
 /// Runs the command.
@@ -68,6 +82,7 @@ pub fn run(args: Args) -> Result<()> {
         cluster: args.cluster.unwrap_or_default(),
         intra_op_threads: args.intra_op_threads,
         inter_op_threads: args.inter_op_threads,
+        session_timeout: (args.session_timeout > 0.0).then(|| Duration::from_secs_f64(args.session_timeout)),
         random: Random::new(),
     };
     let runtime =
@@ -77,7 +92,11 @@ pub fn run(args: Args) -> Result<()> {
         let _runtime = runtime.enter();
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
     };
-    let mut server = Server::bind(config, registry::registry()).map_err(explain)?;
+    let kernels = match &args.file_root {
+        Some(root) => registry::registry_below(root)?,
+        None => registry::registry(),
+    };
+    let mut server = Server::bind(config, kernels).map_err(explain)?;
     let mut stdout = std::io::stdout();
     // Whoever does not read the line is still served.
     let _ = writeln!(stdout, "graphmill listening on {}", server.target()).and_then(|()| stdout.flush());

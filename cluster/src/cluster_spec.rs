@@ -1,5 +1,6 @@
 //! Which tasks make a cluster, and where they are.
 
+use graphmill_runtime::is_job_name;
 use graphmill_tensor::{Result, Status, invalid_argument};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -68,11 +69,6 @@ impl ClusterSpec {
             Some(_) => Err(invalid_argument!("The cluster has two addresses for task {task} of job \"{job}\"")),
         }
     }
-}
-
-/// Whether this may name a job.
-pub(crate) fn is_job_name(name: &str) -> bool {
-    name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
 /// Takes `host:port` apart; IPv6 addresses are in brackets.

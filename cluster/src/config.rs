@@ -1,8 +1,10 @@
 //! What a server is told when it starts.
 
-use crate::cluster_spec::{is_job_name, split_address};
+use crate::cluster_spec::split_address;
 use crate::{ClusterSpec, Random};
+use graphmill_runtime::is_job_name;
 use graphmill_tensor::{Result, invalid_argument};
+use std::time::Duration;
 
 /// The port of a server that was told none.
 const DEFAULT_PORT: u16 = 2222;
@@ -25,6 +27,8 @@ pub struct ServerConfig {
     pub intra_op_threads: usize,
     /// Threads that run kernels; 0 for as many as the machine has.
     pub inter_op_threads: usize,
+    /// How long a session may be without a call before it is ended; for ever if absent.
+    pub session_timeout: Option<Duration>,
     /// Where random numbers come from.
     pub random: Random,
 }

@@ -4,7 +4,6 @@
 
 mod cluster_spec;
 mod config;
-mod device_spec;
 pub mod grpc;
 mod master;
 mod random;
@@ -15,6 +14,6 @@ mod worker;
 
 pub use cluster_spec::ClusterSpec;
 pub use config::ServerConfig;
-pub use device_spec::DeviceSpec;
+pub use graphmill_runtime::DeviceSpec;
 pub use random::Random;
 pub use server::Server;

@@ -78,6 +78,10 @@ impl Server {
             let _runtime = runtime.enter();
             Incoming::new(listeners).map_err(|error| internal!("The sockets cannot be listened to: {error}"))?
         };
+        if let Some(limit) = config.session_timeout {
+            let services = services.clone();
+            runtime.spawn(async move { services.master.end_idle_sessions(limit).await });
+        }
         let (stop, stopped) = oneshot::channel::<()>();
         let service = GrpcService::new(services.clone());
         let connections = runtime.spawn(async move {

@@ -14,7 +14,7 @@ pub(crate) struct Task {
     /// The full name, such as `/job:worker/replica:0/task:0`.
     pub name: String,
     pub device: Arc<Device>,
-    pub registry: Registry,
+    pub registry: Arc<Registry>,
     pub executor: Executor,
     pub random: Random,
 }
@@ -30,7 +30,7 @@ impl Task {
         let name = format!("/job:{job}/replica:0/task:{index}");
         let pool = IntraOpPool::new(intra_op_threads);
         let device = Arc::new(Device::cpu(&name, job, 0, random.next_non_zero(), pool));
-        Task { name, device, registry, executor: Executor::new(inter_op_threads), random }
+        Task { name, device, registry: Arc::new(registry), executor: Executor::new(inter_op_threads), random }
     }
 
     /// The device that clients' feeds come from and fetches go to.

@@ -245,7 +245,7 @@ impl Graph {
         }
     }
 
-    fn node_to_def(&self, node: &Node) -> NodeDef {
+    pub(crate) fn node_to_def(&self, node: &Node) -> NodeDef {
         let data = node.inputs.iter().map(|input| {
             let name = &self.node(input.node).name;
             if input.slot == 0 { name.to_string() } else { format!("{name}:{}", input.slot) }

@@ -1,12 +1,13 @@
 //! Function bodies as nodes of the graph that calls them.
 
-use crate::{ArgType, FunctionLibrary, OpDef};
+use crate::{ArgDef, ArgType, FunctionLibrary, OpDef};
 use graphmill_tensor::{Result, invalid_argument, not_found};
 use graphmill_wire::tensorflow::attr_value::Value;
 use graphmill_wire::tensorflow::{AttrValue, FunctionDef, NodeDef};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// How a function is called.
+#[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
     /// The function.
     pub function: &'a str,
@@ -20,6 +21,18 @@ pub(crate) struct Call<'a> {
     pub pivot: Option<&'a str>,
     /// The device of nodes that name none.
     pub device: &'a str,
+}
+
+impl Call<'_> {
+    /// Makes a node run where the call does, and only if it does.
+    pub(crate) fn settle(&self, node: &mut NodeDef) {
+        if let (Some(pivot), true) = (self.pivot, node.input.is_empty()) {
+            node.input.push(pivot.to_owned());
+        }
+        if node.device.is_empty() {
+            node.device = self.device.to_owned();
+        }
+    }
 }
 
 /// A body as nodes of its caller's graph.
@@ -39,14 +52,20 @@ pub(crate) fn inline(library: &FunctionLibrary, call: &Call<'_>) -> Result<Body>
     let name = call.function;
     let function = library.get(name).ok_or_else(|| not_found!("Function {name} is not defined."))?;
     let signature = &function.op;
-    if signature.inputs.len() != call.args.len() {
-        return Err(invalid_argument!(
-            "Function {name} takes {} arguments, got {}",
-            signature.inputs.len(),
-            call.args.len()
-        ));
+    let size = |arg: &ArgDef| {
+        slots(signature, call.attrs, arg)
+            .ok_or_else(|| invalid_argument!("Function {name} needs to know how many values '{}' stands for", arg.name))
+    };
+    let mut args = HashMap::with_capacity(signature.inputs.len());
+    let mut first = 0usize;
+    for arg in &signature.inputs {
+        let end = first.saturating_add(size(arg)?);
+        args.insert(&*arg.name, call.args.get(first..end).unwrap_or_default());
+        first = end;
     }
-    let args = signature.inputs.iter().zip(call.args).map(|(arg, from)| (&*arg.name, from.as_str())).collect();
+    if first != call.args.len() {
+        return Err(invalid_argument!("Function {name} takes {first} arguments, got {}", call.args.len()));
+    }
     let defs: HashMap<&str, &NodeDef> = function.def.node_def.iter().map(|node| (node.name.as_str(), node)).collect();
     let names = Names { library, defs, args, prefix: call.prefix, function: name };
 
@@ -59,53 +78,60 @@ pub(crate) fn inline(library: &FunctionLibrary, call: &Call<'_>) -> Result<Body>
             bind(value, call.attrs, name)?;
         }
         node.input = def.input.iter().map(|input| names.input(input)).collect::<Result<_>>()?;
-        if let (Some(pivot), true) = (call.pivot, node.input.is_empty()) {
-            node.input.push(pivot.to_owned());
-        }
-        if node.device.is_empty() {
-            node.device = call.device.to_owned();
-        }
+        call.settle(&mut node);
         nodes.push(node);
     }
-    let results = signature.outputs.iter().map(|output| {
+    let mut results = Vec::with_capacity(signature.outputs.len());
+    for output in &signature.outputs {
         let source = function.def.ret.get(&*output.name);
-        names.input(source.ok_or_else(|| invalid_argument!("Function {name} does not return {}", output.name))?)
-    });
+        let source = source.ok_or_else(|| invalid_argument!("Function {name} does not return {}", output.name))?;
+        for at in 0..size(output)? {
+            results.push(names.slot(source, at)?);
+        }
+    }
     let effects = function.def.control_ret.values().filter(|node| names.defs.contains_key(node.as_str()));
-    Ok(Body {
-        nodes,
-        results: results.collect::<Result<_>>()?,
-        effects: effects.map(|node| format!("^{}{node}", call.prefix)).collect(),
-    })
+    Ok(Body { nodes, results, effects: effects.map(|node| format!("^{}{node}", call.prefix)).collect() })
 }
 
 /// The names within a body, and what they become.
 struct Names<'a> {
     library: &'a FunctionLibrary,
     defs: HashMap<&'a str, &'a NodeDef>,
-    args: HashMap<&'a str, &'a str>,
+    args: HashMap<&'a str, &'a [String]>,
     prefix: &'a str,
     function: &'a str,
 }
 
 impl Names<'_> {
-    /// An input of a body's node, `arg`, `node:output:index` or `^node`, as an input in the caller's graph.
+    /// An input of a body's node, `arg`, `arg:index`, `node:output:index` or `^node`, as an input in the caller's graph.
     fn input(&self, input: &str) -> Result<String> {
         if let Some(node) = input.strip_prefix('^') {
             return Ok(match self.args.get(node) {
-                Some(source) => format!("^{}", source.split(':').next().unwrap_or(source)),
+                Some(sources) => {
+                    let source = sources.first().map_or("", String::as_str);
+                    format!("^{}", source.split(':').next().unwrap_or(source))
+                }
                 None => format!("^{}{node}", self.prefix),
             });
         }
+        self.slot(input, 0)
+    }
+
+    /// The slot `further` behind the one that a data input of the body names.
+    fn slot(&self, input: &str, further: usize) -> Result<String> {
         let mut parts = input.split(':');
         let node = parts.next().unwrap_or_default();
-        if let Some(source) = self.args.get(node) {
-            return Ok((*source).to_owned());
-        }
         let bad = || invalid_argument!("Function {} has an input '{input}' that leads nowhere", self.function);
+        let number = |text: Option<&str>| match text.unwrap_or("0").parse::<usize>() {
+            Ok(number) => number.checked_add(further).ok_or_else(bad),
+            Err(_) => Err(bad()),
+        };
+        if let Some(sources) = self.args.get(node) {
+            return sources.get(number(parts.next())?).cloned().ok_or_else(bad);
+        }
         let def = self.defs.get(node).ok_or_else(bad)?;
         let output = parts.next().unwrap_or_default();
-        let index: usize = parts.next().unwrap_or("0").parse().map_err(|_| bad())?;
+        let index = number(parts.next())?;
         let op = self.library.op_def(&def.op).ok_or_else(|| crate::import::unknown_op(&def.op))?;
         let first = first_slot(op, def, output).ok_or_else(bad)?;
         Ok(format!("{}{node}:{}", self.prefix, first.checked_add(index).ok_or_else(bad)?))
@@ -114,38 +140,53 @@ impl Names<'_> {
 
 /// The first slot of an output argument.
 fn first_slot(op: &OpDef, node: &NodeDef, output: &str) -> Option<usize> {
-    let value = |attr: &str| {
-        let own = node.attr.get(attr).and_then(|a| a.value.as_ref());
-        own.or_else(|| op.attr(attr).and_then(|a| a.default.as_ref()).and_then(|a| a.value.as_ref()))
-    };
     let mut slot = 0usize;
     for arg in &op.outputs {
         if &*arg.name == output {
             return Some(slot);
         }
-        let count = match (&arg.ty, &arg.number_attr) {
-            (ArgType::TypeListAttr(attr), _) => match value(attr)? {
-                Value::List(list) => list.r#type.len(),
-                _ => return None,
-            },
-            (_, Some(attr)) => match value(attr)? {
-                Value::I(n) => usize::try_from(*n).ok()?,
-                _ => return None,
-            },
-            _ => 1,
-        };
-        slot = slot.checked_add(count)?;
+        slot = slot.checked_add(slots(op, &node.attr, arg)?)?;
     }
     None
 }
 
-/// Puts the caller's value in the place of a placeholder.
-fn bind(attr: &mut AttrValue, given: &BTreeMap<String, AttrValue>, function: &str) -> Result<()> {
-    if let Some(Value::Placeholder(name)) = &attr.value {
-        let value = given.get(name);
-        *attr = value.ok_or_else(|| invalid_argument!("Function {function} needs a value for attr '{name}'"))?.clone();
+/// The number of slots that an argument stands for.
+fn slots(op: &OpDef, attrs: &BTreeMap<String, AttrValue>, arg: &ArgDef) -> Option<usize> {
+    let value = |attr: &str| {
+        let own = attrs.get(attr).and_then(|a| a.value.as_ref());
+        own.or_else(|| op.attr(attr).and_then(|a| a.default.as_ref()).and_then(|a| a.value.as_ref()))
+    };
+    match (&arg.ty, &arg.number_attr) {
+        (ArgType::TypeListAttr(attr), _) => match value(attr)? {
+            Value::List(list) => Some(list.r#type.len()),
+            _ => None,
+        },
+        (_, Some(attr)) => match value(attr)? {
+            Value::I(n) => usize::try_from(*n).ok(),
+            _ => None,
+        },
+        _ => Some(1),
     }
-    Ok(())
+}
+
+/// Puts the caller's value in the place of a placeholder, also in the attributes of functions that the value names.
+fn bind(attr: &mut AttrValue, given: &BTreeMap<String, AttrValue>, function: &str) -> Result<()> {
+    match &mut attr.value {
+        Some(Value::Placeholder(name)) => {
+            let value = given.get(name);
+            let value =
+                value.ok_or_else(|| invalid_argument!("Function {function} needs a value for attr '{name}'"))?;
+            *attr = value.clone();
+            Ok(())
+        }
+        Some(Value::Func(func)) => func.attr.values_mut().try_for_each(|value| bind(value, given, function)),
+        Some(Value::List(list)) => list
+            .func
+            .iter_mut()
+            .flat_map(|func| func.attr.values_mut())
+            .try_for_each(|value| bind(value, given, function)),
+        _ => Ok(()),
+    }
 }
 
 /// Names of the nodes that results and side effects need.

@@ -5,8 +5,10 @@
 //! [`Graph`] later need not check these things again.
 
 mod attrs;
+mod body;
 mod control_flow;
 mod function;
+mod gradient;
 mod graph;
 mod import;
 mod inline;
@@ -20,6 +22,7 @@ mod summary;
 mod validate;
 
 pub use attrs::Attrs;
+pub use body::{FunctionBody, instantiate};
 pub use control_flow::{EnterInfo, Frame, FrameId, FrameMap, frames};
 pub use function::{Function, FunctionLibrary};
 pub use graph::{Endpoint, Graph, Inputs, Node, NodeId, SlotTypes};

@@ -4,7 +4,7 @@
 //! their branches; calls become the nodes of the function's body.
 
 use crate::inline::{Body, Call, inline};
-use crate::{Graph, ImportOptions, Node};
+use crate::{FunctionLibrary, Graph, ImportOptions, Node, gradient};
 use graphmill_tensor::{DType, Result, invalid_argument, resource_exhausted};
 use graphmill_wire::tensorflow::attr_value::{ListValue, Value};
 use graphmill_wire::tensorflow::{AttrValue, GraphDef, NameAttrList, NodeDef};
@@ -25,12 +25,19 @@ const PARALLEL_ITERATIONS: i64 = 10;
 /// `NOT_FOUND` for a function that is not in the library, `INVALID_ARGUMENT` for a malformed one or too deep nesting, and
 /// `RESOURCE_EXHAUSTED` if the graph becomes too large.
 pub fn lower(graph: Graph) -> Result<Graph> {
+    lower_within(graph, None)
+}
+
+/// As [`lower`]; `function` is the one whose body the graph is.
+pub(crate) fn lower_within(graph: Graph, function: Option<&str>) -> Result<Graph> {
     let calls = |node: &Node| Kind::of(node.op_name(), |name| graph.library().get(name).is_some()).is_some();
     if !graph.nodes().any(|(_, node)| calls(node)) {
         return Ok(graph);
     }
     let mut lowering = Lowering { graph: &graph, nodes: Vec::new(), work: Vec::new(), renamed: HashMap::new() };
-    lowering.work = graph.to_def().node.into_iter().map(|def| Item { def, within: None }).collect();
+    let within = function.map(|function| Rc::new(Within { function: function.to_owned(), depth: 1, around: None }));
+    let nodes = graph.nodes().map(|(_, node)| graph.node_to_def(node));
+    lowering.work = nodes.map(|def| Item { def, within: within.clone() }).collect();
     while let Some(item) = lowering.work.pop() {
         if lowering.nodes.len() + lowering.work.len() > MAX_NODES {
             return Err(resource_exhausted!(
@@ -41,13 +48,10 @@ pub fn lower(graph: Graph) -> Result<Graph> {
         lowering.expand(item).map_err(|error| error.at_node(&name))?;
     }
     let node = lowering.finish();
-    let def = GraphDef {
-        node,
-        library: Some(graph.library().to_proto()),
-        versions: Some(graph.versions().clone()),
-        ..Default::default()
-    };
-    Graph::from_def_with(def, ImportOptions { allow_internal_names: true, ..Default::default() })
+    let def = GraphDef { node, versions: Some(graph.versions().clone()), ..Default::default() };
+    let mut lowered = Graph::like(&graph);
+    lowered.extend_with(def, ImportOptions { allow_internal_names: true, ..Default::default() })?;
+    Ok(lowered)
 }
 
 /// What is expanded.
@@ -57,6 +61,7 @@ enum Kind {
     If,
     Case,
     Call,
+    Gradient,
 }
 
 impl Kind {
@@ -66,6 +71,7 @@ impl Kind {
             "If" | "StatelessIf" => Some(Kind::If),
             "Case" | "StatelessCase" => Some(Kind::Case),
             "PartitionedCall" | "StatefulPartitionedCall" => Some(Kind::Call),
+            gradient::OP => Some(Kind::Gradient),
             _ => is_function(op).then_some(Kind::Call),
         }
     }
@@ -111,6 +117,10 @@ impl Lowering<'_> {
             self.nodes.push(item.def);
             return Ok(());
         };
+        if !is_to_be_expanded(&item.def, kind) {
+            self.nodes.push(item.def);
+            return Ok(());
+        }
         let functions = functions(&item.def, kind)?;
         if functions.iter().any(|f| item.is_within(&f.name)) {
             self.nodes.push(item.def);
@@ -118,7 +128,11 @@ impl Lowering<'_> {
         }
         match (kind, functions.as_slice()) {
             (Kind::While, [cond, body]) => self.expand_while(&item, cond, body),
-            (Kind::Call, [function]) => self.expand_call(&item, function),
+            (Kind::Call, [function]) => self.expand_call(&item, function, false),
+            (Kind::Gradient, [function]) => match gradient::called(library, function) {
+                Some(gradient) => self.expand_call(&item, &gradient, false),
+                None => self.expand_call(&item, function, true),
+            },
             (Kind::If, [then, other]) => self.expand_branches(&item, "cond", &[other, then], false),
             (Kind::Case, branches) => {
                 self.expand_branches(&item, "branch_index", &branches.iter().collect::<Vec<_>>(), true)
@@ -129,41 +143,55 @@ impl Lowering<'_> {
 
     /// Adds a function's body; its nodes are looked at in their turn.
     fn add_body(&mut self, item: &Item, call: &Call<'_>) -> Result<Body> {
+        self.add_nodes(item, call, inline)
+    }
+
+    fn add_nodes(
+        &mut self,
+        item: &Item,
+        call: &Call<'_>,
+        make: impl FnOnce(&FunctionLibrary, &Call<'_>) -> Result<Body>,
+    ) -> Result<Body> {
         let depth = item.within.as_ref().map_or(1, |w| w.depth + 1);
         if depth > MAX_DEPTH {
             return Err(invalid_argument!("Functions call each other more than {MAX_DEPTH} deep"));
         }
-        let mut body = inline(self.graph.library(), call)?;
+        let mut body = make(self.graph.library(), call)?;
         let within = Rc::new(Within { function: call.function.to_owned(), depth, around: item.within.clone() });
         let nodes = std::mem::take(&mut body.nodes);
         self.work.extend(nodes.into_iter().map(|def| Item { def, within: Some(within.clone()) }));
         Ok(body)
     }
 
-    fn expand_call(&mut self, item: &Item, function: &NameAttrList) -> Result<()> {
+    /// A call, or with `gradient` the gradient of the function.
+    fn expand_call(&mut self, item: &Item, function: &NameAttrList, gradient: bool) -> Result<()> {
         let def = &item.def;
         let (data, control) = split_inputs(def);
         let start = format!("{}/start", def.name);
         // Bodies may have nodes without inputs; these run where, and only if, the call does.
         if let Some(first) = data.first() {
             let inputs = std::iter::once(first.clone()).chain(control).collect();
-            let dtype = self.argument_type(function, 0)?;
+            let dtype = match def.op.as_str() {
+                gradient::OP => type_list(def, "Tin")?.first().copied().unwrap_or_default(),
+                _ => self.argument_type(function, 0)?,
+            };
             self.add(def, &start, "Identity", inputs, &[("T", Value::Type(dtype))]);
         } else {
             self.add(def, &start, "NoOp", control, &[]);
         }
         let prefix = format!("{}/", def.name);
-        let body = self.add_body(
-            item,
-            &Call {
-                function: &function.name,
-                attrs: &function.attr,
-                prefix: &prefix,
-                args: &data,
-                pivot: Some(&format!("^{start}")),
-                device: &def.device,
-            },
-        )?;
+        let call = Call {
+            function: &function.name,
+            attrs: &function.attr,
+            prefix: &prefix,
+            args: &data,
+            pivot: Some(&format!("^{start}")),
+            device: &def.device,
+        };
+        let body = match gradient {
+            true => self.add_nodes(item, &call, gradient::expand)?,
+            false => self.add_body(item, &call)?,
+        };
         let mut waits: Vec<String> = body.results.iter().map(|r| control_of(r)).collect();
         waits.extend(body.effects);
         waits.push(format!("^{start}"));
@@ -377,6 +405,17 @@ impl Lowering<'_> {
     }
 }
 
+/// Whether a node is one of those that become others. TensorFlow's clients mark functional control flow which is to; what they do not
+/// mark stays, and so does a call that wants an executor of its own.
+fn is_to_be_expanded(def: &NodeDef, kind: Kind) -> bool {
+    let attr = |name: &str| def.attr.get(name).and_then(|attr| attr.value.as_ref());
+    match kind {
+        Kind::While | Kind::If | Kind::Case => matches!(attr("_lower_using_switch_merge"), Some(Value::B(true))),
+        Kind::Call => !matches!(attr("executor_type"), Some(Value::S(executor)) if !executor.is_empty()),
+        Kind::Gradient => true,
+    }
+}
+
 /// The functions that a node calls, in the order of its attributes' meaning.
 fn functions(def: &NodeDef, kind: Kind) -> Result<Vec<NameAttrList>> {
     let one = |attr: &str| match def.attr.get(attr).and_then(|a| a.value.as_ref()) {
@@ -391,6 +430,7 @@ fn functions(def: &NodeDef, kind: Kind) -> Result<Vec<NameAttrList>> {
             _ => Err(invalid_argument!("Op {} has no branches", def.op)),
         },
         Kind::Call if def.op.ends_with("PartitionedCall") => Ok(vec![one("f")?]),
+        Kind::Gradient => Ok(vec![one("f")?]),
         Kind::Call => Ok(vec![NameAttrList { name: def.op.clone(), attr: def.attr.clone() }]),
     }
 }

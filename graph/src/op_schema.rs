@@ -2,29 +2,62 @@
 
 use graphmill_tensor::{DType, Result, SlotType, invalid_argument};
 use graphmill_wire::tensorflow::op_def::{ArgDef as ArgProto, AttrDef as AttrProto};
-use graphmill_wire::tensorflow::{AttrValue, OpDef as OpProto, OpList};
+use graphmill_wire::tensorflow::{AttrValue, OpDef as OpProto};
 use prost::Message;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 /// Made by `data/make_op_schemas.py` from an installed TensorFlow.
 static SCHEMAS: &[u8] = include_bytes!("../data/op_schemas.binpb");
 
-static REGISTRY: LazyLock<HashMap<Arc<str>, Arc<OpDef>>> = LazyLock::new(|| {
-    let list = OpList::decode(SCHEMAS).unwrap_or_default();
-    let ops = list.op.iter().filter_map(|proto| OpDef::from_proto(proto).ok());
-    ops.map(|op| (op.name.clone(), Arc::new(op))).collect()
+/// Where each op's schema is in the table. A graph uses few of the ops, so that a schema is read when it is first asked for.
+static INDEX: LazyLock<HashMap<&str, Entry>> = LazyLock::new(|| {
+    let entries = fields(SCHEMAS).filter_map(|message| {
+        let name = std::str::from_utf8(fields(message).next()?).ok()?;
+        Some((name, Entry { message, def: OnceLock::new() }))
+    });
+    entries.collect()
 });
+
+struct Entry {
+    message: &'static [u8],
+    def: OnceLock<Option<Arc<OpDef>>>,
+}
+
+impl Entry {
+    fn def(&self) -> Option<&Arc<OpDef>> {
+        let read = || {
+            let proto = OpProto::decode(self.message).ok()?;
+            OpDef::from_proto(&proto).ok().map(Arc::new)
+        };
+        self.def.get_or_init(read).as_ref()
+    }
+}
+
+/// The fields 1 that a message begins with: the ops of an `OpList`, the name of an `OpDef`.
+fn fields(message: &'static [u8]) -> impl Iterator<Item = &'static [u8]> {
+    let mut rest = message;
+    std::iter::from_fn(move || {
+        let (FIELD_1, mut tail) = rest.split_first().map(|(tag, tail)| (*tag, tail))? else { return None };
+        let length = usize::try_from(prost::encoding::decode_varint(&mut tail).ok()?).ok()?;
+        let (field, after) = tail.split_at_checked(length)?;
+        rest = after;
+        Some(field)
+    })
+}
+
+/// The tag of a field 1 that has a length.
+const FIELD_1: u8 = 0x0a;
 
 /// The schema of a TensorFlow op.
 pub fn op_def(name: &str) -> Option<&'static Arc<OpDef>> {
-    REGISTRY.get(name)
+    INDEX.get(name)?.def()
 }
 
 /// The schemas of all ops, in no order.
-pub fn op_defs() -> impl ExactSizeIterator<Item = &'static Arc<OpDef>> {
-    REGISTRY.values()
+pub fn op_defs() -> impl Iterator<Item = &'static Arc<OpDef>> {
+    INDEX.values().filter_map(Entry::def)
 }
 
 /// The schema of an op, or the signature of a function.
@@ -326,8 +359,8 @@ mod tests {
 
     #[test]
     fn every_schema_is_readable() {
-        assert_eq!(OpList::decode(SCHEMAS).unwrap().op.len(), 1910);
-        assert_eq!(op_defs().len(), 1910);
+        assert_eq!(graphmill_wire::tensorflow::OpList::decode(SCHEMAS).unwrap().op.len(), 1910);
+        assert_eq!(op_defs().count(), 1910);
     }
 
     #[test]

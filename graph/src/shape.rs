@@ -81,6 +81,36 @@ impl PartialShape {
         Shape::new(self.dims()?).ok()
     }
 
+    /// Whether every size is known.
+    pub fn is_fully_defined(&self) -> bool {
+        self.dims.as_ref().is_some_and(|dims| dims.iter().all(|&dim| dim >= 0))
+    }
+
+    /// What this shape and another say together.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if they contradict each other.
+    pub fn merged(&self, other: &PartialShape) -> Result<PartialShape> {
+        let (Some(a), Some(b)) = (&self.dims, &other.dims) else {
+            return Ok(if self.dims.is_some() { self.clone() } else { other.clone() });
+        };
+        if a.len() != b.len() {
+            return Err(invalid_argument!(
+                "PartialTensorShape: Incompatible ranks during merge: {} vs. {}",
+                a.len(),
+                b.len()
+            ));
+        }
+        let merge = |(&a, &b): (&i64, &i64)| match (a, b) {
+            (-1, known) | (known, -1) => Some(known),
+            (a, b) => (a == b).then_some(a),
+        };
+        match a.iter().zip(b).map(merge).collect::<Option<SmallVec<[i64; 4]>>>() {
+            Some(dims) => PartialShape::new(&dims),
+            None => Err(invalid_argument!("PartialTensorShape: Incompatible shapes during merge: {self} vs. {other}")),
+        }
+    }
+
     /// Whether a tensor of this shape may stand where `self` is declared.
     pub fn is_compatible_with(&self, shape: &Shape) -> bool {
         match &self.dims {
@@ -145,5 +175,10 @@ mod tests {
         assert!(!PartialShape::new(&[-1]).unwrap().is_compatible_with(&shape));
         assert_eq!(PartialShape::from(&shape).to_shape(), Some(shape));
         assert_eq!(PartialShape::new(&[-1]).unwrap().to_shape(), None);
+        let partial = |dims: &[i64]| PartialShape::new(dims).unwrap();
+        assert_eq!(partial(&[-1, 3]).merged(&partial(&[2, -1])).unwrap(), partial(&[2, 3]));
+        assert_eq!(partial(&[2]).merged(&PartialShape::unknown()).unwrap(), partial(&[2]));
+        assert!(partial(&[2]).merged(&partial(&[3])).is_err() && partial(&[2]).merged(&partial(&[2, 1])).is_err());
+        assert!(partial(&[2]).is_fully_defined() && !partial(&[-1]).is_fully_defined());
     }
 }

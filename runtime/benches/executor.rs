@@ -5,9 +5,14 @@
 
 use divan::counter::ItemsCount;
 use graphmill_graph::{ClientDevice, Graph, Signature, prune};
-use graphmill_runtime::{Context, Device, Executor, IntraOpPool, Kernel, KernelCache, Program, Registry, Step};
+use graphmill_runtime::{
+    Construction, Context, Device, Executor, FunctionRuntime, IntraOpPool, Kernel, KernelCache, Program, Registry, Step,
+};
 use graphmill_tensor::{DType, Result, Tensor};
-use graphmill_wire::tensorflow::{AttrValue, GraphDef, NodeDef, VersionDef, attr_value};
+use graphmill_wire::tensorflow::op_def::ArgDef;
+use graphmill_wire::tensorflow::{
+    AttrValue, FunctionDef, FunctionDefLibrary, GraphDef, NameAttrList, NodeDef, OpDef, VersionDef, attr_value,
+};
 use std::sync::{Arc, mpsc};
 
 #[global_allocator]
@@ -72,6 +77,41 @@ fn additions(bencher: divan::Bencher<'_, '_>, (width, length): (usize, usize)) {
     let program = program(width, length);
     let executor = Executor::new(2);
     bencher.counter(ItemsCount::new(width * length)).bench(|| run(&executor, &program));
+}
+
+/// A function of two additions, called as a dataset calls one for each element.
+#[divan::bench]
+fn call(bencher: divan::Bencher<'_, '_>) {
+    let arg = |name: &str| ArgDef { name: name.into(), r#type: DType::Float.number(), ..Default::default() };
+    let input = |name: &str| name.to_owned();
+    let function = FunctionDef {
+        signature: Some(OpDef {
+            name: "f".into(),
+            input_arg: vec![arg("x")],
+            output_arg: vec![arg("y")],
+            ..Default::default()
+        }),
+        node_def: vec![
+            node("a".into(), "AddV2", &[input("x"), input("x")], "T"),
+            node("b".into(), "AddV2", &[input("a:z:0"), input("x")], "T"),
+        ],
+        ret: [("y".to_owned(), "b:z:0".to_owned())].into(),
+        ..Default::default()
+    };
+    let library = Some(FunctionDefLibrary { function: vec![function], ..Default::default() });
+    let versions = Some(VersionDef { producer: 1800, ..Default::default() });
+    let def = GraphDef { node: vec![node("n".into(), "NoOp", &[], "T")], library, versions, ..Default::default() };
+    let graph = Graph::from_def(&def).expect("a valid graph");
+    let mut registry = Registry::new();
+    registry.op("AddV2").kernel(|_| Ok(Add));
+    let device = Arc::new(Device::cpu("/job:localhost/replica:0/task:0", "localhost", 0, 1, IntraOpPool::new(1)));
+    let runtime = FunctionRuntime::new(&graph, Arc::new(registry), device, Executor::new(1));
+    let caller = graph.nodes().next().expect("a node").1;
+    let name = NameAttrList { name: "f".into(), ..Default::default() };
+    let function = Construction::with_functions(caller, &runtime).handle(name).bind().expect("a function");
+    let step = Arc::new(Step::new(1));
+    let x = Tensor::scalar(1f32).expect("a scalar");
+    bencher.bench(|| function.call_blocking(&step, vec![x.clone()]));
 }
 
 fn main() {

@@ -1,11 +1,12 @@
 //! What a kernel is, how one is made, and what it sees when it runs.
 
-use crate::{Device, Step, Value, Variable};
+use crate::{Device, FunctionHandle, FunctionRuntime, Step, Value, Variable};
 use graphmill_graph::{ArgType, Attrs, Node};
 use graphmill_tensor::{DType, Element, Result, Shape, SlotType, Tensor, internal, invalid_argument};
+use graphmill_wire::tensorflow::NameAttrList;
 use smallvec::SmallVec;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// The outputs of a node.
 pub type Outputs = SmallVec<[Value; 1]>;
@@ -38,12 +39,18 @@ pub enum AnyKernel {
 pub struct Construction<'a> {
     node: &'a Node,
     device: &'a Arc<Device>,
+    functions: Weak<FunctionRuntime>,
 }
 
 impl<'a> Construction<'a> {
     /// For a node on a device.
     pub fn new(node: &'a Node, device: &'a Arc<Device>) -> Construction<'a> {
-        Construction { node, device }
+        Construction { node, device, functions: Weak::new() }
+    }
+
+    /// For a node that may call functions.
+    pub fn with_functions(node: &'a Node, runtime: &'a Arc<FunctionRuntime>) -> Construction<'a> {
+        Construction { node, device: runtime.device(), functions: Arc::downgrade(runtime) }
     }
 
     /// The node.
@@ -74,6 +81,27 @@ impl<'a> Construction<'a> {
         self.attrs().dtype(name)
     }
 
+    /// The function that attribute `name` names, to be bound when it is first called.
+    ///
+    /// # Errors
+    /// As [`Attrs::func`].
+    pub fn function(&self, name: &str) -> Result<FunctionHandle> {
+        Ok(self.handle(self.attrs().func(name)?.clone()))
+    }
+
+    /// The functions that the list in attribute `name` names.
+    ///
+    /// # Errors
+    /// As [`Attrs::func_list`].
+    pub fn functions(&self, name: &str) -> Result<Vec<FunctionHandle>> {
+        Ok(self.attrs().func_list(name)?.iter().map(|function| self.handle(function.clone())).collect())
+    }
+
+    /// A function of the graph's library.
+    pub fn handle(&self, function: NameAttrList) -> FunctionHandle {
+        FunctionHandle::new(function, self.functions.clone())
+    }
+
     /// Types of the inputs, lists expanded.
     pub fn input_types(&self) -> &'a [SlotType] {
         &self.node.input_types
@@ -85,6 +113,7 @@ impl<'a> Construction<'a> {
     }
 
     /// The number of inputs, lists expanded.
+    #[inline]
     pub fn num_inputs(&self) -> usize {
         self.node.input_types.len()
     }
@@ -166,6 +195,7 @@ impl<'a> Context<'a> {
     }
 
     /// The number of inputs, lists expanded.
+    #[inline]
     pub fn num_inputs(&self) -> usize {
         self.inputs.len()
     }
@@ -179,6 +209,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// `INTERNAL` if there is no such input or it is a reference.
+    #[inline]
     pub fn input(&self, i: usize) -> Result<&Tensor> {
         match self.inputs.get(i) {
             Some(Value::Tensor(tensor)) => Ok(tensor),
@@ -188,6 +219,7 @@ impl<'a> Context<'a> {
     }
 
     /// Whether input `i` has a value. Only `Merge` runs with inputs that have none.
+    #[inline]
     pub fn has_input(&self, i: usize) -> bool {
         self.inputs.get(i).is_some_and(|value| !value.is_none())
     }
@@ -196,6 +228,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// As [`Context::input`].
+    #[inline]
     pub fn take_input(&mut self, i: usize) -> Result<Tensor> {
         self.input(i)?;
         match self.inputs.get_mut(i).map(std::mem::take) {
@@ -230,6 +263,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// `INTERNAL` if there is no such output.
+    #[inline]
     pub fn output_type(&self, i: usize) -> Result<DType> {
         match self.node.output_types.get(i) {
             Some(slot) => Ok(slot.dtype),
@@ -251,6 +285,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// As [`Tensor::alloc`].
+    #[inline]
     pub fn reuse_or_alloc(&mut self, candidates: &[usize], i: usize, shape: &Shape) -> Result<(Tensor, Option<usize>)> {
         let dtype = self.output_type(i)?;
         for &candidate in candidates {
@@ -271,6 +306,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// As [`Tensor::alloc`], and `INTERNAL` if there is no such output.
+    #[inline]
     pub fn overwrite(&mut self, candidates: &[usize], i: usize, shape: &Shape) -> Result<&mut Tensor> {
         let (tensor, _) = self.reuse_or_alloc(candidates, i, shape)?;
         match self.outputs.get_mut(i) {
@@ -289,6 +325,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// `INTERNAL` if there is no such output or the tensor is not of its declared type.
+    #[inline]
     pub fn set_output(&mut self, i: usize, tensor: Tensor) -> Result<()> {
         let declared = self.output_type(i)?;
         if tensor.dtype() != declared {
@@ -309,6 +346,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// `INTERNAL` if there is no such output.
+    #[inline]
     pub fn set_value(&mut self, i: usize, value: Value) -> Result<()> {
         match self.outputs.get_mut(i) {
             Some(slot) => {
@@ -387,6 +425,31 @@ impl AsyncContext {
     /// The step.
     pub fn step(&self) -> &Arc<Step> {
         &self.step
+    }
+
+    /// The number of inputs, lists expanded.
+    #[inline]
+    pub fn num_inputs(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// The inputs in a range as tensors, by move.
+    ///
+    /// # Errors
+    /// `INTERNAL` if one of them does not exist or is no tensor.
+    pub fn take_tensors(&mut self, range: Range<usize>) -> Result<Vec<Tensor>> {
+        let inputs = self.inputs.get_mut(range.clone());
+        let inputs = inputs.ok_or_else(|| internal!("there are no inputs {range:?}"))?;
+        let tensor = |value: &mut Value| match std::mem::take(value) {
+            Value::Tensor(tensor) => Ok(tensor),
+            _ => Err(internal!("an input has no value")),
+        };
+        inputs.iter_mut().map(tensor).collect()
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
     }
 
     /// Runs `body` with the synchronous view of the same node, for checks and for reading inputs.

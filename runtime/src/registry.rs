@@ -1,5 +1,6 @@
 //! Which kernels there are.
 
+use crate::blocking::OnBlockingThread;
 use crate::kernel::{AnyKernel, AsyncKernel, Construction, Kernel};
 use graphmill_graph::Node;
 use graphmill_tensor::{DType, Result, invalid_argument, unimplemented_op};
@@ -133,6 +134,14 @@ impl Entry<'_> {
         new: impl Fn(&Construction<'_>) -> Result<K> + Send + Sync + 'static,
     ) {
         self.finish(Arc::new(move |c| Ok(AnyKernel::Async(Box::new(new(c)?)))));
+    }
+
+    /// The constructor of a kernel that waits for the system, such as for files: it computes on a thread that may do so.
+    pub fn blocking_kernel<K: Kernel + 'static>(
+        self,
+        new: impl Fn(&Construction<'_>) -> Result<K> + Send + Sync + 'static,
+    ) {
+        self.async_kernel(move |c| Ok(OnBlockingThread::new(new(c)?)));
     }
 
     fn finish(self, build: Build) {

@@ -1,23 +1,49 @@
 //! What belongs to one step.
 
-use crate::{CancellationManager, ResourceManager};
+use crate::{CallbackId, CancellationManager, ResourceManager, Trace};
+use graphmill_tensor::{Result, resource_exhausted};
+use std::sync::{Arc, OnceLock};
 
-/// One run of a graph, from its feeds to its fetches.
+/// Calls within calls that a step may have. Each holds some kilobytes; recursion that goes deeper hardly ends.
+const MAX_DEPTH: u32 = 10_000;
+
+/// One run of a graph, from its feeds to its fetches, or of a function that is called within one.
 pub struct Step {
     id: i64,
-    cancellation: CancellationManager,
-    resources: ResourceManager,
+    depth: u32,
+    cancellation: Arc<CancellationManager>,
+    resources: Arc<ResourceManager>,
+    /// What ties a cancellation of its own to that of the step around it.
+    link: Option<Link>,
+    trace: OnceLock<Arc<Trace>>,
+}
+
+struct Link {
+    outer: Arc<CancellationManager>,
+    callback: CallbackId,
 }
 
 impl Step {
     /// A step under this id.
     pub fn new(id: i64) -> Step {
-        Step { id, cancellation: CancellationManager::new(), resources: ResourceManager::new() }
+        Step {
+            id,
+            depth: 0,
+            cancellation: Arc::default(),
+            resources: Arc::default(),
+            link: None,
+            trace: OnceLock::new(),
+        }
     }
 
     /// The id that all parts of the step share.
     pub fn id(&self) -> i64 {
         self.id
+    }
+
+    /// How many function calls this part of the step is in.
+    pub fn depth(&self) -> u32 {
+        self.depth
     }
 
     /// Cancels the step, and tells who waits in it.
@@ -28,5 +54,96 @@ impl Step {
     /// Resources that end with the step.
     pub fn resources(&self) -> &ResourceManager {
         &self.resources
+    }
+
+    /// Has the nodes of the step recorded, those of runs that begin from now on.
+    pub fn start_trace(&self) -> &Arc<Trace> {
+        self.trace.get_or_init(|| Arc::new(Trace::new()))
+    }
+
+    /// The record of nodes, if there is one.
+    pub fn trace(&self) -> Option<&Arc<Trace>> {
+        self.trace.get()
+    }
+
+    /// The same step one call deeper.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED` if calls are nested too deep.
+    pub(crate) fn deeper(&self) -> Result<Step> {
+        if self.depth >= MAX_DEPTH {
+            return Err(resource_exhausted!("Functions call each other more than {MAX_DEPTH} deep"));
+        }
+        let (cancellation, resources) = (self.cancellation.clone(), self.resources.clone());
+        let trace = self.trace.clone();
+        Ok(Step { id: self.id, depth: self.depth + 1, cancellation, resources, link: None, trace })
+    }
+
+    /// This step with resources of its own.
+    pub(crate) fn with_own_resources(mut self) -> Step {
+        self.resources = Arc::default();
+        self
+    }
+
+    /// This step with a cancellation of its own, which that of the step around it sets off but not the other way round: a call
+    /// that fails ends its own kernels and leaves the rest to the caller.
+    pub(crate) fn with_own_cancellation(mut self) -> Step {
+        let outer = std::mem::take(&mut self.cancellation);
+        let inner = Arc::downgrade(&self.cancellation);
+        let from = Arc::downgrade(&outer);
+        let callback = outer.register(move || {
+            if let (Some(inner), Some(outer)) = (inner.upgrade(), from.upgrade())
+                && let Some(reason) = outer.reason()
+            {
+                inner.cancel(reason);
+            }
+        });
+        match callback {
+            Some(callback) => self.link = Some(Link { outer, callback }),
+            None => {
+                if let Some(reason) = outer.reason() {
+                    self.cancellation.cancel(reason);
+                }
+            }
+        }
+        self
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        if let Some(link) = self.link.take() {
+            link.outer.deregister(link.callback);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use graphmill_tensor::cancelled;
+
+    #[test]
+    fn cancellation_goes_inwards_only() {
+        let outer = Step::new(1);
+        let inner = outer.deeper().unwrap().with_own_cancellation();
+        let sibling = outer.deeper().unwrap().with_own_cancellation();
+        sibling.cancellation().cancel(cancelled!("own"));
+        assert!(!outer.cancellation().is_cancelled() && !inner.cancellation().is_cancelled());
+        outer.cancellation().cancel(cancelled!("outer"));
+        assert_eq!(inner.cancellation().reason().unwrap().message(), "outer");
+        let late = outer.deeper().unwrap().with_own_cancellation();
+        assert_eq!(late.cancellation().reason().unwrap().message(), "outer");
+    }
+
+    #[test]
+    fn calls_share_the_step_down_to_a_limit() {
+        let mut step = Step::new(7);
+        for depth in 1..=MAX_DEPTH {
+            step = step.deeper().unwrap();
+            assert_eq!((step.id(), step.depth()), (7, depth));
+        }
+        let error = step.deeper().err().unwrap();
+        assert_eq!(error.code(), graphmill_tensor::Code::ResourceExhausted);
     }
 }

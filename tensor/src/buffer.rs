@@ -75,12 +75,14 @@ impl Buffer {
         Buffer(header)
     }
 
+    #[inline]
     fn header(&self) -> &Header {
         // SAFETY: the header lives as long as any `Buffer` refers to it.
         unsafe { self.0.as_ref() }
     }
 
     /// The bytes.
+    #[inline]
     pub fn as_slice(&self) -> &[u8] {
         let header = self.header();
         // SAFETY: data points to `length` initialised bytes that nobody writes while this borrow of a shared owner lives: writing
@@ -89,6 +91,7 @@ impl Buffer {
     }
 
     /// The bytes for writing, if this is the only owner and the memory is our own.
+    #[inline]
     pub fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
         if !self.is_unique() {
             return None;
@@ -99,6 +102,7 @@ impl Buffer {
     }
 
     /// Whether this is the only owner of memory that may be written.
+    #[inline]
     pub fn is_unique(&self) -> bool {
         let header = self.header();
         header.foreign.is_none() && header.references.load(Ordering::Acquire) == 1

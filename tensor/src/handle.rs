@@ -56,7 +56,7 @@ pub trait VariantObject: Any + Debug + Send + Sync {
     /// `INTERNAL` for a type that has no zero.
     fn zeros_like(&self) -> Result<Variant> {
         Err(internal!(
-            "No unary variant unary_op function found for op ZEROS_LIKE Variant type_name: {}",
+            "No unary variant unary_op function found for op ZEROS_LIKE Variant type_name: {} for device type: CPU",
             self.type_name()
         ))
     }
@@ -66,7 +66,10 @@ pub trait VariantObject: Any + Debug + Send + Sync {
     /// # Errors
     /// `INTERNAL` for a type whose values cannot be added, or if `other` is not of this type.
     fn add(&self, _other: &Variant) -> Result<Variant> {
-        Err(internal!("No unary variant binary_op function found for op ADD Variant type_name: {}", self.type_name()))
+        Err(internal!(
+            "No unary variant binary_op function found for op ADD Variant type_name: '{}' for device type: CPU",
+            self.type_name()
+        ))
     }
 }
 

@@ -277,6 +277,14 @@ fn decode_variant(proto: &VariantTensorDataProto, depth: usize) -> Result<Varian
 }
 
 impl Variant {
+    /// A value off the wire, in its serialized form.
+    ///
+    /// # Errors
+    /// As [`Tensor::from_proto`] for the tensors within.
+    pub fn from_proto(proto: &VariantTensorDataProto) -> Result<Variant> {
+        decode_variant(proto, 0)
+    }
+
     /// This value for the wire. Of an object that does not leave its process only the type's name is there.
     pub fn to_proto(&self) -> VariantTensorDataProto {
         if let Some(serialized) = self.object.as_ref().and_then(|object| object.serialize().ok()) {

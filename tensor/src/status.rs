@@ -159,6 +159,16 @@ impl Status {
         self.with_message(tag)
     }
 
+    /// As [`Status::at_node`], for a node in the body of a function.
+    pub fn at_function_node(self, function: &str, name: &str) -> Status {
+        let tag = if self.0.message.contains("{{node ") {
+            format!("{}\n\t [[{name}]]", self.0.message)
+        } else {
+            format!("{}\n\t [[{{{{function_node {function}}}}}{{{{node {name}}}}}]]", self.0.message)
+        };
+        self.with_message(tag)
+    }
+
     /// Names the task an error comes from, as a master reports it.
     pub fn from_task(self, task: &str) -> Status {
         let message = format!("From {task}:\n{}", self.0.message);

@@ -38,6 +38,7 @@ impl Tensor {
     }
 
     /// The storage for writing, if nobody else has this tensor.
+    #[inline]
     fn storage_mut(&mut self) -> Result<&mut Storage> {
         match triomphe::Arc::get_mut(&mut self.0) {
             Some(inner) => Ok(&mut inner.storage),
@@ -178,6 +179,7 @@ impl Tensor {
     ///
     /// # Errors
     /// `INTERNAL` if the tensor is of another type.
+    #[inline]
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         let n = self.num_elements();
         match &self.0.storage {
@@ -195,6 +197,7 @@ impl Tensor {
     ///
     /// # Errors
     /// `INTERNAL` if the tensor is of another type or its buffer is shared (see [`Tensor::is_unique`]).
+    #[inline]
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         let n = self.num_elements();
         if self.0.dtype != T::DTYPE {
@@ -231,6 +234,29 @@ impl Tensor {
             Storage::Plain { buffer, offset } => buffer.as_mut_slice()?.get_mut(*offset..*offset + length),
             _ => None,
         }
+    }
+
+    /// Lets `fill` write the bytes of some elements in place, such as from a file. If it fails, those elements hold anything valid.
+    ///
+    /// # Errors
+    /// What `fill` returns; `INTERNAL` for a type without a fixed size, elements that do not exist, or a shared tensor.
+    pub fn fill_bytes(
+        &mut self,
+        elements: std::ops::Range<usize>,
+        fill: impl FnOnce(&mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let (dtype, size) = (self.dtype(), self.dtype().size());
+        let range = elements.start.saturating_mul(size)..elements.end.saturating_mul(size);
+        let bytes = self.as_mut_bytes().and_then(|bytes| bytes.get_mut(range));
+        let bytes = bytes.ok_or_else(|| internal!("elements to fill are out of range or shared"))?;
+        if dtype != DType::Bool {
+            return fill(bytes);
+        }
+        // The memory of booleans holds 0 and 1 at all times.
+        let mut read = vec![0; bytes.len()];
+        fill(&mut read)?;
+        bytes.iter_mut().zip(read).for_each(|(target, byte)| *target = u8::from(byte != 0));
+        Ok(())
     }
 
     /// Copies the elements `from` of `source` over those starting at `to`; both tensors have the same type. This is how kernels
@@ -359,6 +385,7 @@ impl Tensor {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if there is not exactly one element, `INTERNAL` if the tensor is of another type.
+    #[inline]
     pub fn scalar_value<T: Element>(&self) -> Result<T> {
         match self.as_slice::<T>()? {
             [value] => Ok(*value),
@@ -379,6 +406,7 @@ impl Tensor {
     }
 
     /// Whether nobody else refers to the elements, so that they may be overwritten.
+    #[inline]
     pub fn is_unique(&self) -> bool {
         self.0.is_unique()
             && match &self.0.storage {

@@ -1,10 +1,13 @@
 """Sessions and the state behind them."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
 import tensorflow as tf
+
+from tests.servers import Server, default_binary
 
 v1 = tf.compat.v1
 
@@ -133,3 +136,36 @@ def test_a_device_of_a_type_that_is_not_there_needs_soft_placement(server):
             session.run(total)
     with v1.Session(server.target, config=v1.ConfigProto(allow_soft_placement=True)) as session:
         assert session.run(total) == 3.0
+
+
+@pytest.mark.ours_only
+def test_idle_sessions_end_when_asked():
+    x = v1.placeholder(tf.float32, [])
+    y = x + 1.0
+    with Server(default_binary(), options=["--session-timeout", "0.4"]) as server:
+        session = v1.Session(server.target)
+        for _ in range(8):
+            assert session.run(y, {x: 1.0}) == 2.0
+            time.sleep(0.1)
+        time.sleep(1.5)
+        with pytest.raises(tf.errors.AbortedError, match="is not found"):
+            session.run(y, {x: 1.0})
+        with pytest.raises(tf.errors.AbortedError):
+            session.close()
+
+
+def resident_kilobytes(pid):
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+
+
+@pytest.mark.ours_only
+def test_memory_does_not_grow_while_a_constant_is_fetched(server):
+    text = tf.constant("the same again and again")
+    with v1.Session(server.target) as session:
+        for _ in range(3000):
+            session.run(text)
+        before = resident_kilobytes(server.process.pid)
+        for _ in range(12000):
+            session.run(text)
+        assert resident_kilobytes(server.process.pid) - before < 512

@@ -102,10 +102,11 @@ impl Master {
         let options = callable.options.run_options.as_ref();
         let deadline = run_step::earlier(deadline, run_step::own_deadline(options, &session));
         let feeds = callable.order.feeds(feed.iter().map(Some))?;
-        let outputs = self.execute(&session, &callable.run.program, feeds, deadline).await?;
+        let step = self.new_step(options);
+        let outputs = self.execute(&session, &callable.run.program, &step, feeds, deadline).await?;
         let fetch = |at| callable.order.fetch(at, &outputs);
         let tensors = (0..callable.options.fetch.len()).map(fetch).collect::<Result<Vec<_>>>()?;
-        step_reply::tensors(&tensors, &run_step::metadata(options, &callable.run))
+        step_reply::tensors(&tensors, &run_step::metadata(options, &callable.run, &step))
     }
 
     /// Forgets a prepared step; an unknown handle is fine.

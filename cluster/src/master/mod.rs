@@ -6,7 +6,9 @@ mod connections;
 mod create_session;
 mod extend_session;
 mod heavy;
+mod idle;
 mod list_devices;
+mod partial_run;
 mod placement;
 mod prepared;
 mod request_ids;
@@ -15,11 +17,12 @@ mod run_step;
 mod running;
 mod session;
 mod step_reply;
+mod step_stats;
 
 use crate::grpc::Reply;
 use crate::task::Task;
 use bytes::Bytes;
-use graphmill_tensor::{Result, Status, aborted, unavailable, unimplemented_op};
+use graphmill_tensor::{Result, Status, aborted, unavailable};
 use graphmill_wire::service::MasterMethod;
 use parking_lot::{Mutex, RwLock};
 use request_ids::RequestIds;
@@ -81,7 +84,7 @@ impl Master {
             MasterMethod::MakeCallable => self.make_callable(message).await,
             MasterMethod::RunCallable => self.run_callable(message, deadline).await,
             MasterMethod::ReleaseCallable => self.release_callable(message),
-            MasterMethod::PartialRunSetup => Err(unimplemented_op!("Method {} is not implemented", method.path())),
+            MasterMethod::PartialRunSetup => self.partial_run_setup(message).await,
         }
     }
 
@@ -90,7 +93,9 @@ impl Master {
     /// # Errors
     /// `ABORTED` if there is none, upon which clients make a new session.
     fn session(&self, handle: &str) -> Result<Arc<Session>> {
-        self.find(handle).ok_or_else(|| aborted!("Session {handle} is not found."))
+        let session = self.find(handle).ok_or_else(|| aborted!("Session {handle} is not found."))?;
+        session.touch();
+        Ok(session)
     }
 
     fn find(&self, handle: &str) -> Option<Arc<Session>> {

@@ -1,10 +1,11 @@
 //! Runs that were prepared: what a session's requests come down to.
 
 use super::heavy;
+use super::placement;
 use super::session::Session;
 use crate::task::Task;
 use graphmill_graph::{Graph, Signature, lower, prune};
-use graphmill_runtime::{Port, Program};
+use graphmill_runtime::{FunctionRuntime, Port, Program};
 use graphmill_tensor::{Result, Tensor, internal, invalid_argument};
 use graphmill_wire::tensorflow::{RunStepRequest, TensorProto};
 use parking_lot::{Mutex, RwLock};
@@ -175,7 +176,11 @@ impl Session {
         let (session, task) = (self.clone(), task.clone());
         heavy::run(graph.len(), move || {
             let graph = lower(prune(&graph, &signature, &task.client_device())?)?;
-            let program = Program::build(&graph, &task.registry, &session.device, &session.kernels)?;
+            // Bodies of functions come with wishes of their own.
+            placement::check(&graph, 0, session.device.name(), session.options.soft_placement)?;
+            let (registry, device, executor) = (task.registry.clone(), session.device.clone(), task.executor.clone());
+            let functions = FunctionRuntime::new(&graph, registry, device, executor);
+            let program = Program::build_with(&graph, &functions, &session.kernels)?;
             Ok(Arc::new(Prepared { program: Arc::new(program), graph }))
         })
         .await

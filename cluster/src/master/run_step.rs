@@ -3,13 +3,13 @@
 use super::create_session::milliseconds;
 use super::prepared::Prepared;
 use super::session::Session;
-use super::{Master, step_reply};
+use super::{Master, step_reply, step_stats};
 use crate::grpc::{Reply, decode};
 use bytes::Bytes;
 use graphmill_runtime::{Program, Step};
-use graphmill_tensor::{Result, Tensor, cancelled, deadline_exceeded, internal, invalid_argument};
+use graphmill_tensor::{Result, Status, Tensor, cancelled, deadline_exceeded, internal, invalid_argument};
 use graphmill_wire::tensorflow::run_options::TraceLevel;
-use graphmill_wire::tensorflow::{RunMetadata, RunOptions, RunStepRequest, StepStats};
+use graphmill_wire::tensorflow::{RunMetadata, RunOptions, RunStepRequest};
 use std::fmt::Write;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -36,18 +36,19 @@ impl Master {
     async fn step(&self, request: RunStepRequest, deadline: Option<Instant>) -> Result<Reply> {
         self.request_ids.lock().note(request.request_id, "RunStep (Master)", || describe(&request))?;
         let session = self.session(&request.session_handle)?;
-        if !request.partial_run_handle.is_empty() {
-            return Err(invalid_argument!("Must run PartialRunSetup before performing partial runs"));
-        }
         let options = request.options.as_ref();
         check_options(options, &session)?;
         let deadline = earlier(deadline, own_deadline(options, &session));
+        if !request.partial_run_handle.is_empty() {
+            return self.partial_step(&session, &request, deadline).await;
+        }
         let prepared = session.prepare(&self.task, &request).await?;
         let feeds = prepared.order.feeds(request.feed.iter().map(|feed| feed.tensor.as_ref()))?;
-        let outputs = self.execute(&session, &prepared.run.program, feeds, deadline).await?;
+        let step = self.new_step(options);
+        let outputs = self.execute(&session, &prepared.run.program, &step, feeds, deadline).await?;
         let named = |&at: &usize| Ok((name_of(&request.fetch, at), prepared.order.fetch(at, &outputs)?));
         let tensors = prepared.distinct_fetches.iter().map(named).collect::<Result<Vec<_>>>()?;
-        step_reply::named_tensors(tensors, &metadata(options, &prepared.run))
+        step_reply::named_tensors(tensors, &metadata(options, &prepared.run, &step))
     }
 
     /// Runs a program once. The step is cancelled when `deadline` passes, and when this future is dropped.
@@ -55,15 +56,14 @@ impl Master {
         &self,
         session: &Session,
         program: &Arc<Program>,
+        step: &Arc<Step>,
         feeds: Vec<Tensor>,
         deadline: Option<Instant>,
     ) -> Result<Vec<Tensor>> {
-        let id = self.task.random.next() >> (u64::BITS - STEP_ID_BITS);
-        let step = Arc::new(Step::new(id.cast_signed()));
-        let running = session.running.begin(&step)?;
-        let mut cancel = CancelOnDrop { step: Some(step.clone()) };
+        let running = session.running.begin(step)?;
+        let mut cancel = CancelOnDrop::new(step);
         let (sender, receiver) = oneshot::channel();
-        self.task.executor.run(program, step, feeds, move |outcome| {
+        self.task.executor.run(program, step.clone(), feeds, move |outcome| {
             drop(running);
             // Nobody waits any more if the deadline has passed or the client is gone.
             let _ = sender.send(outcome);
@@ -81,18 +81,45 @@ impl Master {
                 }
             },
         };
-        cancel.step = None;
+        cancel.disarm();
+        session.touch();
         let outcome = outcome.unwrap_or_else(|_| Err(internal!("The step ended without an outcome")));
-        outcome.map_err(|error| match session.running.outcome(&error) {
+        outcome.map_err(|error| self.step_error(session, error))
+    }
+
+    /// A step that begins.
+    pub(super) fn new_step(&self, options: Option<&RunOptions>) -> Arc<Step> {
+        let id = self.task.random.next() >> (u64::BITS - STEP_ID_BITS);
+        let step = Step::new(id.cast_signed());
+        if is_traced(options) {
+            step.start_trace();
+        }
+        Arc::new(step)
+    }
+
+    /// What the client is told of a step that failed.
+    pub(super) fn step_error(&self, session: &Session, error: Status) -> Status {
+        match session.running.outcome(&error) {
             Some(reason) => reason,
             None => error.from_task(&self.task.name),
-        })
+        }
     }
 }
 
 /// Cancels a step whose client has gone away, which drops the future that waits for the step.
-struct CancelOnDrop {
+pub(super) struct CancelOnDrop {
     step: Option<Arc<Step>>,
+}
+
+impl CancelOnDrop {
+    pub fn new(step: &Arc<Step>) -> CancelOnDrop {
+        CancelOnDrop { step: Some(step.clone()) }
+    }
+
+    /// The step has ended, or goes on without this client's call.
+    pub fn disarm(&mut self) {
+        self.step = None;
+    }
 }
 
 impl Drop for CancelOnDrop {
@@ -138,12 +165,17 @@ pub(super) fn check_options(options: Option<&RunOptions>, session: &Session) -> 
     Ok(())
 }
 
+/// Whether a step records its nodes.
+pub(super) fn is_traced(options: Option<&RunOptions>) -> bool {
+    options.is_some_and(|options| options.trace_level() == TraceLevel::FullTrace)
+}
+
 /// What a step says beside its tensors.
-pub(super) fn metadata(options: Option<&RunOptions>, run: &Prepared) -> RunMetadata {
+pub(super) fn metadata(options: Option<&RunOptions>, run: &Prepared, step: &Step) -> RunMetadata {
     let mut metadata = RunMetadata::default();
     if let Some(options) = options {
-        if options.trace_level() == TraceLevel::FullTrace {
-            metadata.step_stats = Some(StepStats::default());
+        if let (true, Some(trace)) = (is_traced(Some(options)), step.trace()) {
+            metadata.step_stats = Some(step_stats::step_stats(trace, &run.graph, run.program.device().name()));
         }
         if options.output_partition_graphs {
             metadata.partition_graphs.push(run.graph.to_def());

@@ -1,6 +1,7 @@
 //! A client's session.
 
 use super::callables::Callables;
+use super::partial_run::PartialRuns;
 use super::prepared::PreparedRuns;
 use super::running::RunningSteps;
 use graphmill_graph::Graph;
@@ -8,7 +9,7 @@ use graphmill_runtime::{Device, KernelCache};
 use graphmill_tensor::{Result, aborted};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a client's settings mean for its session.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,8 +32,10 @@ pub(super) struct Session {
     pub kernels: Arc<KernelCache>,
     pub prepared: PreparedRuns,
     pub callables: Callables,
+    pub partial_runs: PartialRuns,
     pub running: Arc<RunningSteps>,
     graph: Mutex<Versioned>,
+    last_used: Mutex<Instant>,
 }
 
 struct Versioned {
@@ -48,9 +51,21 @@ impl Session {
             kernels: Arc::new(KernelCache::new()),
             prepared: PreparedRuns::default(),
             callables: Callables::default(),
+            partial_runs: PartialRuns::default(),
             running: Arc::default(),
             graph: Mutex::new(Versioned { graph: Arc::new(graph), version: 0 }),
+            last_used: Mutex::new(Instant::now()),
         }
+    }
+
+    /// Notes that a client uses the session.
+    pub fn touch(&self) {
+        *self.last_used.lock() = Instant::now();
+    }
+
+    /// How long no client has begun anything in the session.
+    pub fn idle(&self) -> Duration {
+        self.last_used.lock().elapsed()
     }
 
     /// The graph as it is now.

@@ -21,6 +21,9 @@ fn node(name: &str, op: &str, inputs: &[&str], attrs: &[(&str, Value)]) -> NodeD
     }
 }
 
+/// What clients mark functional control flow with that is to become nodes.
+const LOWER: (&str, Value) = ("_lower_using_switch_merge", Value::B(true));
+
 fn call(name: &str) -> Value {
     Value::Func(NameAttrList { name: name.into(), ..Default::default() })
 }
@@ -98,8 +101,10 @@ fn a_loop_becomes_a_frame() {
     let less = node("less", "Less", &["x", "one:output:0"], &[("T", Value::Type(INT32))]);
     let cond = function("cond", BOOL, vec![constant.clone(), less], "less:z:0");
     let body = function("body", INT32, vec![constant, add("next", &["x", "one:output:0"])], "next:z:0");
-    let attrs = [("T", types(&[INT32])), ("cond", call("cond")), ("body", call("body"))];
+    let attrs = [("T", types(&[INT32])), ("cond", call("cond")), ("body", call("body")), LOWER];
     let nodes = vec![placeholder(), node("w", "While", &["p"], &attrs), add("a", &["w", "w"])];
+    let unmarked = vec![placeholder(), node("w", "While", &["p"], &attrs[..3])];
+    assert!(lowered(unmarked, vec![cond.clone(), body.clone()]).unwrap().find("w").is_some());
     let graph = lowered(nodes, vec![cond, body]).unwrap();
     assert_eq!(inputs(&graph, "a"), ["w/exit_0:0", "w/exit_0:0"]);
     assert_eq!(inputs(&graph, "w/next_0"), ["w/body/_1/next:0"]);
@@ -152,9 +157,28 @@ fn recursion_under_a_condition_stays_a_call() {
         ("Tout", one),
         ("then_branch", call("again")),
         ("else_branch", call("again")),
+        LOWER,
     ];
     let branch = node("branch", "If", &["less:z:0", "x"], &attrs);
     let again = function("again", INT32, vec![less, branch], "branch:output:0");
     let graph = lowered(vec![placeholder(), partitioned("c", "p", "again")], vec![again]).unwrap();
     assert!(graph.find("c/branch").is_some());
+}
+
+#[test]
+fn the_gradient_of_a_function_becomes_that_of_its_nodes() {
+    let square = function("square", INT32, vec![node("sq", "Square", &["x"], &[("T", Value::Type(INT32))])], "sq:y:0");
+    let one = types(&[INT32]);
+    let attrs = |f: &str| [("Tin", types(&[INT32, INT32])), ("Tout", one.clone()), ("f", call(f))];
+    let nodes =
+        |f: &str| vec![placeholder(), node("g", "SymbolicGradient", &["p", "p"], &attrs(f)), add("a", &["g", "g"])];
+    let graph = lowered(nodes("square"), vec![square.clone()]).unwrap();
+    let ops: Vec<&str> = graph.nodes().map(|(_, node)| &*node.op.name).filter(|op| *op == "Mul").collect();
+    assert_eq!(ops.len(), 2, "the gradient of a square is two products");
+    assert!(graph.nodes().all(|(_, node)| &*node.op.name != "SymbolicGradient" && &*node.op.name != "Square"));
+    let unknown =
+        function("unknown", INT32, vec![node("inv", "Invert", &["x"], &[("T", Value::Type(INT32))])], "inv:y:0");
+    let error = lowered(nodes("unknown"), vec![unknown]).unwrap_err();
+    assert_eq!(error.code(), Code::NotFound);
+    assert!(error.message().starts_with("No gradient defined for op: Invert"), "{error}");
 }

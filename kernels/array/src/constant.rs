@@ -2,7 +2,7 @@
 
 use crate::types::{OBJECTS, STRING, union};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
-use graphmill_tensor::{DType, Element, Mover, Result, Tensor, Variant, dispatch, internal, invalid_argument};
+use graphmill_tensor::{DType, Element, Mover, Result, Tensor, dispatch, internal, invalid_argument};
 use num_traits::One;
 
 pub(crate) fn register(registry: &mut Registry) {
@@ -69,7 +69,7 @@ impl Mover for Repeat<'_, '_> {
     }
 }
 
-/// Zeros, false or empty strings in the shape of the input. Of a list of tensors in a variant, a list of such tensors.
+/// Zeros, false or empty strings in the shape of the input. Of a variant, what its type makes of it.
 struct ZerosLike;
 
 impl Kernel for ZerosLike {
@@ -80,7 +80,7 @@ impl Kernel for ZerosLike {
                 return Err(invalid_argument!("ZerosLike non-scalar Tensor with dtype=DT_VARIANT is not supported."));
             }
             let zeros = match ctx.input(0)?.variants()? {
-                [value] => zeros_of_variant(value)?,
+                [value] => graphmill_runtime::zeros_of_variant(value)?,
                 _ => return Err(internal!("a scalar must have one element")),
             };
             return ctx.set_output(0, Tensor::from_variants(shape, vec![zeros])?);
@@ -94,17 +94,6 @@ impl Kernel for ZerosLike {
         }
         ctx.set_output(0, output)
     }
-}
-
-fn zeros_of_variant(value: &Variant) -> Result<Variant> {
-    if value.type_name != "tensorflow::TensorList" {
-        return Err(internal!(
-            "No unary variant unary_op function found for op ZEROS_LIKE Variant type_name: {} for device type: CPU",
-            value.type_name
-        ));
-    }
-    let tensors = value.tensors.iter().map(|t| Tensor::zeros(t.dtype(), t.shape().clone()));
-    Ok(Variant { tensors: tensors.collect::<Result<_>>()?, ..value.clone() })
 }
 
 fn fill<T: Element>(ctx: &Context<'_>, output: &mut Tensor, value: T) -> Result<()> {
@@ -149,7 +138,9 @@ impl Kernel for Empty {
 mod tests {
     use super::*;
     use crate::testing::{assert_error, assert_ints, counting, int_op, registry, run, tensor};
+    use graphmill_graph::PartialShape;
     use graphmill_runtime::testing::OpRun;
+    use graphmill_runtime::{Stored, TensorList};
     use graphmill_tensor::{Bytes, Code, Shape};
     use graphmill_wire::tensorflow::TensorProto;
     use graphmill_wire::tensorflow::attr_value::Value;
@@ -190,11 +181,11 @@ mod tests {
         assert_ints(&run(int_op("OnesLike"), &[&counting(&[0, 1])]).unwrap(), &[0, 1], &[]);
         let ones = run(OpRun::new("OnesLike").attr_type("T", DType::Bool), &[&tensor(&[2], &[false, false])]).unwrap();
         assert_eq!(ones.as_slice::<bool>().unwrap(), [true, true]);
-        let list =
-            Variant { type_name: "tensorflow::TensorList".into(), tensors: vec![counting(&[2])], ..Default::default() };
-        let list = Tensor::from_variants(Shape::scalar(), vec![list]).unwrap();
+        let list = TensorList::new(DType::Int32, PartialShape::unknown(), vec![Some(counting(&[2]))]);
+        let list = list.into_tensor().unwrap();
         let zeros = run(OpRun::new("ZerosLike").attr_type("T", DType::Variant), &[&list]).unwrap();
-        assert_ints(&zeros.variants().unwrap()[0].tensors[0], &[2], &[0, 0]);
+        let zeros = zeros.variants().unwrap()[0].get::<TensorList>().unwrap().tensors[0].clone().unwrap();
+        assert_ints(&zeros, &[2], &[0, 0]);
         let empty = run(OpRun::new("Empty").attr_type("dtype", DType::Int32), &[&tensor(&[2], &[1, 2])]).unwrap();
         assert_ints(&empty, &[1, 2], &[0, 0]);
     }

@@ -1,7 +1,7 @@
 //! `Switch`, `Merge`, and the ops at the edges of loops. The frames themselves are the executor's.
 
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
-use graphmill_tensor::{DType, Result, Status, Tensor, dispatch, internal, invalid_argument};
+use graphmill_tensor::{Result, Status, Tensor, internal, invalid_argument};
 
 pub(crate) fn register(registry: &mut Registry) {
     for op in ["Switch", "RefSwitch"] {
@@ -14,7 +14,6 @@ pub(crate) fn register(registry: &mut Registry) {
     for op in ["Enter", "RefEnter", "Exit", "RefExit", "NextIteration", "RefNextIteration", "RefIdentity", "LoopCond"] {
         registry.op(op).kernel(|_| Ok(Forward));
     }
-    registry.op("ToBool").kernel(|_| Ok(ToBool));
     registry.op("RefSelect").kernel(|_| Ok(RefSelect));
     registry.op("NoOp").kernel(|_| Ok(NoOp));
     registry.op("ControlTrigger").kernel(|_| Ok(NoOp));
@@ -95,26 +94,6 @@ impl Kernel for Forward {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
         let value = ctx.take_value(0)?;
         ctx.set_value(0, value)
-    }
-}
-
-/// The truth of a tensor, as Python has it: a number that is not zero, a string that is not empty, a tensor with elements.
-struct ToBool;
-
-impl Kernel for ToBool {
-    fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
-        let input = ctx.input(0)?;
-        let truth = if !input.shape().is_scalar() {
-            input.num_elements() > 0
-        } else if input.dtype() == DType::String {
-            input.strings()?.iter().any(|s| !s.is_empty())
-        } else {
-            let number = dispatch!(input.dtype(), T in [f32, f64, i32, u8, i16, i8, i64, bool] => {
-                input.scalar_value::<T>()? != T::default()
-            });
-            number.ok_or_else(|| invalid_argument!("{} cannot be converted to a boolean", input.dtype()))?
-        };
-        ctx.set_scalar(0, truth)
     }
 }
 

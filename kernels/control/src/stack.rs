@@ -1,7 +1,7 @@
 //! Stacks, in which the gradient of a loop keeps the values of the iterations.
 
-use graphmill_runtime::{Construction, Context, Kernel, Registry, Resource};
-use graphmill_tensor::{DType, Result, Shape, Tensor, invalid_argument};
+use graphmill_runtime::{Construction, Context, Kernel, Registry, Resource, Variable};
+use graphmill_tensor::{Bytes, DType, Result, Shape, Tensor, invalid_argument};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +10,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const CONTAINER: &str = "_stacks";
 
 pub(crate) fn register(registry: &mut Registry) {
-    registry.op("StackV2").kernel(NewStack::new);
-    registry.op("StackPushV2").kernel(|_| Ok(Push));
-    registry.op("StackPopV2").kernel(|_| Ok(Pop));
-    registry.op("StackCloseV2").kernel(|_| Ok(Close));
+    for op in ["Stack", "StackV2"] {
+        registry.op(op).kernel(NewStack::new);
+    }
+    for op in ["StackPush", "StackPushV2"] {
+        registry.op(op).kernel(|_| Ok(Push));
+    }
+    for op in ["StackPop", "StackPopV2"] {
+        registry.op(op).kernel(|_| Ok(Pop));
+    }
+    for op in ["StackClose", "StackCloseV2"] {
+        registry.op(op).kernel(|_| Ok(Close));
+    }
 }
 
 struct Stack {
@@ -29,7 +37,15 @@ impl Resource for Stack {
 }
 
 impl Stack {
-    fn of(ctx: &Context<'_>) -> Result<Arc<Stack>> {
+    fn of(ctx: &mut Context<'_>) -> Result<Arc<Stack>> {
+        // The older ops name a stack by a reference to two strings.
+        if ctx.node().input_types.first().is_some_and(|slot| slot.is_ref) {
+            let handle = ctx.take_value(0)?.snapshot()?;
+            return match handle.strings()? {
+                [_, name] => ctx.step().resources().lookup::<Stack>(CONTAINER, &String::from_utf8_lossy(name)),
+                _ => Err(invalid_argument!("Stack handle must have two elements, but had shape: {}", handle.shape())),
+            };
+        }
         match ctx.input(0)?.handles()? {
             [handle] => {
                 ctx.device().check_handle::<Stack>(handle)?;
@@ -64,18 +80,28 @@ impl NewStack {
 
 impl Kernel for NewStack {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
-        let max_size = ctx.input(0)?;
-        if !max_size.shape().is_scalar() {
-            return Err(invalid_argument!("Stack size must be a scalar, but had shape: {}", max_size.shape()));
-        }
-        let max_size = usize::try_from(max_size.scalar_value::<i32>()?).ok();
+        let max_size = if ctx.num_inputs() > 0 {
+            let max_size = ctx.input(0)?;
+            if !max_size.shape().is_scalar() {
+                return Err(invalid_argument!("Stack size must be a scalar, but had shape: {}", max_size.shape()));
+            }
+            usize::try_from(max_size.scalar_value::<i32>()?).ok()
+        } else {
+            None
+        };
         // A stack of its own for every run of the node: a loop makes one in each iteration.
         let name = format!("{}_{}_{}", self.name, ctx.node().name, self.made.fetch_add(1, Ordering::Relaxed));
-        let handle = ctx.device().resource_handle::<Stack>(CONTAINER, &name, Vec::new());
         let stack =
             Stack { name: self.name.clone(), dtype: self.dtype, max_size, values: Mutex::new(Some(Vec::new())) };
         ctx.step().resources().create(CONTAINER, &name, stack)?;
-        ctx.set_output(0, Tensor::from_handles(Shape::scalar(), vec![handle])?)
+        if ctx.output_type(0)? == DType::Resource {
+            let handle = ctx.device().resource_handle::<Stack>(CONTAINER, &name, Vec::new());
+            return ctx.set_output(0, Tensor::from_handles(Shape::scalar(), vec![handle])?);
+        }
+        let variable = Variable::new(name.as_str(), DType::String);
+        let strings = [CONTAINER, &name].map(|text| Bytes::copy_from_slice(text.as_bytes()));
+        variable.write(Tensor::from_strings(Shape::vector(2), strings.to_vec())?);
+        ctx.set_output_ref(0, Arc::new(variable))
     }
 }
 

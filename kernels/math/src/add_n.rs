@@ -2,8 +2,8 @@
 
 use crate::isa::{Vectorised, vectorised};
 use crate::number::Number;
-use graphmill_runtime::{Context, Kernel, Registry};
-use graphmill_tensor::{DType, Result, Tensor, dispatch, internal, invalid_argument};
+use graphmill_runtime::{Context, Kernel, Registry, sum_of_variants};
+use graphmill_tensor::{DType, Result, Shape, Tensor, dispatch, internal, invalid_argument};
 use smallvec::SmallVec;
 
 /// Nanoseconds for an element of one operand.
@@ -72,7 +72,7 @@ impl<T: Number> Vectorised for Accumulate<'_, T> {
     }
 }
 
-/// `AddN` of variants: no type of variant here can be added.
+/// `AddN` of variants, each type of which has its own addition.
 struct AddVariants;
 
 impl Kernel for AddVariants {
@@ -89,13 +89,15 @@ impl Kernel for AddVariants {
             let only = ctx.take_input(0)?;
             return ctx.set_output(0, only);
         }
-        let name = match ctx.input(0)?.variants()? {
-            [variant] => variant.type_name.as_str(),
-            _ => "",
+        let scalar = |tensor: &Tensor| match tensor.variants()? {
+            [variant] => Ok(variant.clone()),
+            _ => Err(internal!("a scalar must have one element")),
         };
-        Err(internal!(
-            "No unary variant binary_op function found for op ADD Variant type_name: '{name}' for device type: CPU"
-        ))
+        let mut sum = scalar(ctx.input(0)?)?;
+        for i in 1..ctx.num_inputs() {
+            sum = sum_of_variants(&sum, &scalar(ctx.input(i)?)?)?;
+        }
+        ctx.set_output(0, Tensor::from_variants(Shape::scalar(), vec![sum])?)
     }
 }
 

@@ -8,7 +8,7 @@ mod distribution;
 mod fill;
 mod fractional_pool;
 mod multinomial;
-mod philox;
+pub mod philox;
 mod rejection;
 mod shuffle;
 mod stateful;

@@ -13,8 +13,10 @@ pub(crate) const LANES: usize = 16;
 
 /// A position in a stream. Each draw gives four words and moves on by one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Philox {
+pub struct Philox {
+    /// The number of the next draw.
     pub counter: u128,
+    /// What makes streams differ.
     pub key: [u32; 2],
 }
 

@@ -6,17 +6,20 @@
 //! and where no driver is at work then, one of the executor's threads takes the run up again. A run thus holds no thread while it waits.
 
 mod frame;
+mod partial;
 mod program;
 mod propagate;
 mod run;
 mod threads;
 
+pub use partial::PartialRun;
 pub use program::{KernelCache, Port, Program};
 
 use crate::Step;
 use graphmill_tensor::{Result, Status, Tensor, internal};
 use run::Run;
 use std::sync::Arc;
+use std::time::Duration;
 use threads::Threads;
 
 /// The threads on which steps run. Cloning shares them.
@@ -43,7 +46,39 @@ impl Executor {
         if let Err(error) = check_feeds(program, &feeds) {
             return done(Err(error));
         }
-        Run::start(&self.0, program, step, feeds, Box::new(done));
+        let slice = (!program.is_long()).then_some(run::BORROWED_SLICE);
+        self.run_on(program, step, feeds, Box::new(done), slice);
+    }
+
+    /// Runs a job on one of the threads. It must not wait for anything but the processor.
+    pub(crate) fn spawn(&self, job: impl FnOnce() + Send + 'static) {
+        self.0.spawn(job);
+    }
+
+    /// Runs a program with feeds that fit, on the calling thread for up to `slice`, or without one on the executor's threads.
+    pub(crate) fn run_on(
+        &self,
+        program: &Arc<Program>,
+        step: Arc<Step>,
+        feeds: Vec<Tensor>,
+        done: run::Done,
+        slice: Option<Duration>,
+    ) {
+        Run::start(&self.0, program, step, feeds, done, slice);
+    }
+
+    /// Runs a program once, with feeds that come later. `fetched` gets each fetched tensor, with its number in
+    /// [`Program::fetches`], as soon as it is there; `done` is called once, when everything has run or something has failed.
+    pub fn run_partially(
+        &self,
+        program: &Arc<Program>,
+        step: Arc<Step>,
+        fetched: impl Fn(usize, Tensor) + Send + Sync + 'static,
+        done: impl FnOnce(Result<()>) + Send + 'static,
+    ) -> PartialRun {
+        let partial = PartialRun::new(program, &step, Box::new(fetched));
+        Run::start_partial(&self.0, program, step, partial.clone(), Box::new(|outcome| done(outcome.map(drop))));
+        partial
     }
 }
 
@@ -51,18 +86,22 @@ fn check_feeds(program: &Program, feeds: &[Tensor]) -> Result<(), Status> {
     if feeds.len() != program.feeds().len() {
         return Err(internal!("the program takes {} feeds, got {}", program.feeds().len(), feeds.len()));
     }
-    for (index, (feed, port)) in feeds.iter().zip(program.feeds()).enumerate() {
-        if feed.dtype() != port.dtype {
-            let error =
-                internal!("Output 0 of type {} does not match declared output type {}", feed.dtype(), port.dtype);
-            return Err(match program.feed_node(index) {
-                Some(node) => {
-                    let text = format!("{} for node {{{{node {}}}}}", error.message(), node.info.name);
-                    error.with_message(text)
-                }
-                None => error,
-            });
-        }
+    feeds.iter().enumerate().try_for_each(|(index, feed)| check_feed(program, index, feed))
+}
+
+fn check_feed(program: &Program, index: usize, feed: &Tensor) -> Result<(), Status> {
+    let Some(port) = program.feeds().get(index) else {
+        return Err(internal!("the program has no feed {index}"));
+    };
+    if feed.dtype() == port.dtype {
+        return Ok(());
     }
-    Ok(())
+    let error = internal!("Output 0 of type {} does not match declared output type {}", feed.dtype(), port.dtype);
+    Err(match program.feed_node(index) {
+        Some(node) => {
+            let text = format!("{} for node {{{{node {}}}}}", error.message(), node.info.name);
+            error.with_message(text)
+        }
+        None => error,
+    })
 }

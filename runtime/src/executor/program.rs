@@ -1,9 +1,9 @@
 //! The form in which a graph runs: flat arrays, built once.
 
 use crate::executor::frame::{Iteration, NodeState};
-use crate::{AnyKernel, Construction, Device, NodeInfo, Registry};
-use graphmill_graph::{Endpoint, Flow, FrameMap, Graph, Node, NodeId, frames};
-use graphmill_tensor::{DType, Result, internal, invalid_argument, unimplemented_op};
+use crate::{AnyKernel, Call, Construction, Device, FunctionRuntime, NodeInfo, Registry};
+use graphmill_graph::{AttrKind, Endpoint, Flow, FrameMap, Graph, Node, NodeId, frames};
+use graphmill_tensor::{DType, Result, Status, internal, invalid_argument, unimplemented_op};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,7 +13,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 /// Kernels of stateful ops, which all programs of a session share by node name: a random op goes on where it was, whatever
 /// the signature it runs under.
 #[derive(Default)]
-pub struct KernelCache(Mutex<HashMap<Arc<str>, Arc<AnyKernel>>>);
+pub struct KernelCache(Mutex<HashMap<Arc<str>, Cached>>);
+
+struct Cached {
+    kernel: Arc<AnyKernel>,
+    /// What the functions that the kernel calls need; the program for which it was made may go before it.
+    _functions: Option<Arc<FunctionRuntime>>,
+}
 
 impl KernelCache {
     /// An empty cache.
@@ -43,6 +49,12 @@ pub struct Program {
     feeds: Vec<Port>,
     fetches: Vec<Port>,
     feed_nodes: Vec<u32>,
+    /// Whether a kernel may wait.
+    may_wait: bool,
+    /// The function whose body this is.
+    function: Option<Arc<str>>,
+    /// What the functions that nodes call need. The body of a function leaves this to who calls it: it would keep itself alive.
+    functions: Option<Arc<FunctionRuntime>>,
     /// Nanoseconds of a whole run, lately.
     cost: AtomicU64,
     runs: AtomicU32,
@@ -146,6 +158,32 @@ impl Program {
         Builder::new(graph, registry, device, cache)?.build()
     }
 
+    /// As [`Program::build`], for a graph whose nodes may call functions.
+    ///
+    /// # Errors
+    /// As [`Program::build`].
+    pub fn build_with(graph: &Graph, functions: &Arc<FunctionRuntime>, cache: &KernelCache) -> Result<Program> {
+        let mut builder = Builder::new(graph, functions.registry(), functions.device(), cache)?;
+        builder.functions = Some(functions);
+        let mut program = builder.build()?;
+        program.functions = Some(functions.clone());
+        Ok(program)
+    }
+
+    /// Prepares the body of a function.
+    pub(crate) fn build_function(graph: &Graph, functions: &Arc<FunctionRuntime>, name: &str) -> Result<Program> {
+        let cache = KernelCache::new();
+        let mut builder = Builder::new(graph, functions.registry(), functions.device(), &cache)?;
+        builder.functions = Some(functions);
+        builder.function = Some(Arc::from(name));
+        builder.build()
+    }
+
+    /// The device that it runs on.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
     /// Where tensors enter.
     pub fn feeds(&self) -> &[Port] {
         &self.feeds
@@ -160,9 +198,28 @@ impl Program {
         self.feed_nodes.get(feed).and_then(|&n| self.nodes.get(n as usize))
     }
 
-    /// Nanoseconds that a run takes, as far as is known.
-    pub(crate) fn cost(&self) -> Option<u64> {
-        Some(self.cost.load(Relaxed)).filter(|&cost| cost > 0)
+    /// The function whose body this is.
+    pub(crate) fn function(&self) -> Option<&str> {
+        self.function.as_deref()
+    }
+
+    /// Whether a kernel may wait, and so has to be told when the run has failed.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.may_wait
+    }
+
+    /// An error with the tag of the node that it comes from.
+    pub(crate) fn at_node(&self, error: Status, node: &ProgramNode) -> Status {
+        tagged(error, self.function.as_deref(), &node.info.name)
+    }
+
+    /// Whether a run may take so long that the thread which asks for it should not do it. An ordinary program counts as long
+    /// until it has run, as its kernels may do anything; a function's body does not, as it mostly is small.
+    pub(crate) fn is_long(&self) -> bool {
+        match self.cost.load(Relaxed) {
+            0 => self.function.is_none(),
+            cost => cost >= SHORT,
+        }
     }
 
     pub(crate) fn note_cost(&self, nanoseconds: u64) {
@@ -178,6 +235,16 @@ impl Program {
     }
 }
 
+/// A program that takes less than this, in nanoseconds, runs on the thread that asks for it.
+const SHORT: u64 = 150_000;
+
+fn tagged(error: Status, function: Option<&str>, node: &str) -> Status {
+    match function {
+        Some(function) => error.at_function_node(function, node),
+        None => error.at_node(node),
+    }
+}
+
 struct Builder<'a> {
     graph: &'a Graph,
     registry: &'a Registry,
@@ -188,6 +255,8 @@ struct Builder<'a> {
     feeds: Vec<Port>,
     fetches: Vec<Port>,
     feed_nodes: Vec<u32>,
+    functions: Option<&'a Arc<FunctionRuntime>>,
+    function: Option<Arc<str>>,
 }
 
 impl<'a> Builder<'a> {
@@ -205,13 +274,15 @@ impl<'a> Builder<'a> {
             })
             .collect();
         let (feeds, fetches, feed_nodes) = Default::default();
-        Ok(Builder { graph, registry, device, cache, map, frames, feeds, fetches, feed_nodes })
+        let (functions, function) = (None, None);
+        Ok(Builder { graph, registry, device, cache, map, frames, feeds, fetches, feed_nodes, functions, function })
     }
 
     fn build(mut self) -> Result<Program> {
         let mut nodes = Vec::with_capacity(self.graph.len());
         for (id, node) in self.graph.nodes() {
-            nodes.push(self.node(id, node).map_err(|error| error.at_node(&node.name))?);
+            let built = self.node(id, node);
+            nodes.push(built.map_err(|error| tagged(error, self.function.as_deref(), &node.name))?);
         }
         let (data_edges, control_edges) = self.edges(&mut nodes);
         let roots = self
@@ -220,7 +291,12 @@ impl<'a> Builder<'a> {
             .filter(|(_, node)| node.inputs.is_empty() && node.control_inputs.is_empty())
             .map(|(id, _)| id.0)
             .collect();
+        let waits =
+            |node: &ProgramNode| matches!(&node.action, Action::Kernel(k) if matches!(**k, AnyKernel::Async(_)));
         Ok(Program {
+            may_wait: nodes.iter().any(waits),
+            function: self.function,
+            functions: None,
             nodes,
             data_edges,
             control_edges,
@@ -304,21 +380,36 @@ impl<'a> Builder<'a> {
             Flow::Recv | Flow::Send => {
                 Err(unimplemented_op!("Op {} is not implemented in graphmill between tasks", node.op.name))
             }
+            _ if &*node.op.name == "_Arg" => {
+                let at = place(node, &mut self.feeds, self.graph.len())?;
+                self.feed_nodes.resize(self.feeds.len(), id.0);
+                self.feed_nodes[at] = id.0;
+                Ok(Action::Feed(at))
+            }
+            _ if &*node.op.name == "_Retval" => place(node, &mut self.fetches, self.graph.len()).map(Action::Fetch),
             _ => self.kernel(node).map(Action::Kernel),
         }
     }
 
     fn kernel(&self, node: &Node) -> Result<Arc<AnyKernel>> {
-        let construction = Construction::new(node, self.device);
+        let construction = match self.functions {
+            Some(functions) => Construction::with_functions(node, functions),
+            None => Construction::new(node, self.device),
+        };
+        if self.registry.kernels_of(&node.op.name).is_empty() && self.graph.library().get(&node.op.name).is_some() {
+            return Ok(Arc::new(AnyKernel::Async(Box::new(Call::by_op(&construction)))));
+        }
         if !node.op.is_stateful {
             return Ok(Arc::new(self.registry.build(&construction)?));
         }
         let mut kernels = self.cache.0.lock();
-        if let Some(kernel) = kernels.get(&node.name) {
-            return Ok(kernel.clone());
+        if let Some(cached) = kernels.get(&node.name) {
+            return Ok(cached.kernel.clone());
         }
         let kernel = Arc::new(self.registry.build(&construction)?);
-        kernels.insert(node.name.clone(), kernel.clone());
+        let calls = node.op.attrs.iter().any(|attr| attr.ty.kind == AttrKind::Func);
+        let functions = self.functions.filter(|_| calls).cloned();
+        kernels.insert(node.name.clone(), Cached { kernel: kernel.clone(), _functions: functions });
         Ok(kernel)
     }
 
@@ -350,4 +441,17 @@ impl<'a> Builder<'a> {
         }
         (data_edges, control_edges)
     }
+}
+
+/// Puts an argument or result of a function where its number says; there are fewer than `limit`.
+fn place(node: &Node, ports: &mut Vec<Port>, limit: usize) -> Result<usize> {
+    let index = node.attrs.int("index")?;
+    let at = usize::try_from(index).ok().filter(|&at| at < limit);
+    let at = at.ok_or_else(|| invalid_argument!("There is no argument or result {index}"))?;
+    let port = Port { name: node.name.to_string(), dtype: node.attrs.dtype("T")? };
+    if at >= ports.len() {
+        ports.resize(at + 1, port.clone());
+    }
+    ports[at] = port;
+    Ok(at)
 }

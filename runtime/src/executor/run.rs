@@ -2,6 +2,7 @@
 
 use crate::denormals::FlushDenormals;
 use crate::executor::frame::{FrameInstance, Iteration};
+use crate::executor::partial::PartialRun;
 use crate::executor::program::{Action, Program, ProgramNode};
 use crate::executor::threads::Threads;
 use crate::{AnyKernel, AsyncContext, Context, Kernel, Outputs, Step, Value};
@@ -13,10 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// A program that takes less than this, in nanoseconds, runs on the thread that asks for it.
-const SHORT: u64 = 150_000;
 /// How long a run may keep the thread that asked for it, when it takes longer than was thought.
-const BORROWED_SLICE: Duration = Duration::from_millis(1);
+pub(crate) const BORROWED_SLICE: Duration = Duration::from_millis(1);
 /// How long a run keeps an executor's thread while other work waits for one.
 const SLICE: Duration = Duration::from_millis(10);
 /// A node that costs more than this, in nanoseconds, is worth a hand-over.
@@ -33,6 +32,8 @@ pub(crate) struct Run {
     threads: Arc<Threads>,
     state: Mutex<State>,
     inbox: Mutex<Inbox>,
+    /// Where feeds come from and fetches go, if not all at once.
+    partial: Option<PartialRun>,
 }
 
 /// A node that is ready in an iteration of a frame.
@@ -80,18 +81,49 @@ pub(crate) struct State {
 }
 
 impl Run {
-    pub fn start(threads: &Arc<Threads>, program: &Arc<Program>, step: Arc<Step>, feeds: Vec<Tensor>, done: Done) {
+    pub fn start(
+        threads: &Arc<Threads>,
+        program: &Arc<Program>,
+        step: Arc<Step>,
+        feeds: Vec<Tensor>,
+        done: Done,
+        slice: Option<Duration>,
+    ) {
+        let feeds = feeds.into_iter().map(Value::Tensor).collect();
+        Run::begin(threads, program, step, feeds, None, done, slice);
+    }
+
+    /// As [`Run::start`] on the executor's threads, where `partial` has the feeds.
+    pub fn start_partial(
+        threads: &Arc<Threads>,
+        program: &Arc<Program>,
+        step: Arc<Step>,
+        partial: PartialRun,
+        done: Done,
+    ) {
+        Run::begin(threads, program, step, Vec::new(), Some(partial), done, None);
+    }
+
+    fn begin(
+        threads: &Arc<Threads>,
+        program: &Arc<Program>,
+        step: Arc<Step>,
+        feeds: Vec<Value>,
+        partial: Option<PartialRun>,
+        done: Done,
+        slice: Option<Duration>,
+    ) {
         let mut state = State {
             ready: Vec::with_capacity(program.roots.len() + 16),
             frames: vec![Some(FrameInstance::new(0, 0, 0))],
             slabs: Vec::with_capacity(1),
             free_slabs: Vec::new(),
             in_flight: 0,
-            feeds: feeds.into_iter().map(Value::Tensor).collect(),
+            feeds,
             fetches: vec![Value::None; program.fetches().len()],
             error: None,
             done: Some(done),
-            measure: program.should_measure(),
+            measure: program.should_measure() || step.trace().is_some(),
             busy: Duration::ZERO,
         };
         state.add_iteration(program, 0);
@@ -104,12 +136,14 @@ impl Run {
             threads: threads.clone(),
             state: Mutex::new(state),
             inbox: Mutex::new(Inbox { completions: Vec::new(), driven: true }),
+            partial,
         });
-        if program.cost().is_some_and(|cost| cost < SHORT) {
-            let _flush = FlushDenormals::on();
-            run.drive(BORROWED_SLICE);
-        } else {
-            threads.spawn(move || run.drive(SLICE));
+        match slice {
+            Some(slice) => {
+                let _flush = FlushDenormals::on();
+                run.drive(slice);
+            }
+            None => threads.spawn(move || run.drive(SLICE)),
         }
     }
 
@@ -200,12 +234,17 @@ impl Run {
         let node = &program.nodes[task.node as usize];
         if task.is_dead() {
             if let Action::Fetch(index) = node.action {
-                return state.fail(self.dead_fetch(&program.fetches()[index].name));
+                return state.fail(self.dead_fetch(index));
             }
             return state.propagate(program, task, node, &mut []);
         }
         match &node.action {
             Action::Feed(index) => {
+                if let Some(partial) = &self.partial {
+                    state.in_flight += 1;
+                    let run = self.clone();
+                    return partial.when_fed(*index, Box::new(move |outcome| run.complete(task, outcome)));
+                }
                 let mut outputs: Outputs = smallvec![std::mem::take(&mut state.feeds[*index])];
                 state.propagate(program, task, node, &mut outputs);
             }
@@ -214,8 +253,13 @@ impl Run {
                     dereference(node, inputs)?;
                     Ok(inputs.first_mut().map(std::mem::take).unwrap_or_default())
                 }) {
-                    Ok(value) => state.fetches[*index] = value,
-                    Err(error) => return state.fail(error.at_node(&node.info.name)),
+                    Ok(value) => {
+                        if let (Some(partial), Value::Tensor(tensor)) = (&self.partial, &value) {
+                            partial.fetched(*index, tensor.clone());
+                        }
+                        state.fetches[*index] = value;
+                    }
+                    Err(error) => return state.fail(program.at_node(error, node)),
                 }
                 state.propagate(program, task, node, &mut []);
             }
@@ -234,7 +278,11 @@ impl Run {
     }
 
     /// What TensorFlow says of a fetch that is dead, rendezvous key included.
-    fn dead_fetch(&self, name: &str) -> Status {
+    fn dead_fetch(&self, index: usize) -> Status {
+        if self.program.function().is_some() {
+            return internal!("Retval[{index}] does not have value");
+        }
+        let name = &self.program.fetches()[index].name;
         let device = &self.program.device;
         internal!(
             "Failed to fetch outputs for step {}. (Original error message: The tensor returned for \
@@ -293,6 +341,9 @@ impl Run {
             let cost = u32::try_from(started.elapsed().as_nanos()).unwrap_or(u32::MAX);
             let before = node.cost.load(Relaxed);
             node.cost.store(if before == 0 { cost } else { before / 2 + cost / 2 }, Relaxed);
+            if let Some(trace) = self.step.trace() {
+                trace.record(&node.info, started, outputs);
+            }
         }
         outcome.unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
     }
@@ -340,12 +391,18 @@ impl Run {
         };
         state.in_flight += 1;
         let run = self.clone();
+        let started = Instant::now();
         let ctx = AsyncContext::new(
             node.info.clone(),
             self.step.clone(),
             self.program.device.clone(),
             inputs,
-            move |outcome| run.complete(task, outcome),
+            move |outcome| {
+                if let (Some(trace), Ok(outputs)) = (run.step.trace(), &outcome) {
+                    trace.record(&run.program.nodes[task.node as usize].info, started, outputs);
+                }
+                run.complete(task, outcome);
+            },
         );
         // A panic drops the context, which completes it with an error.
         let _ = catch_unwind(AssertUnwindSafe(|| kernel.start(ctx)));
@@ -364,10 +421,12 @@ impl Run {
                 if state.error.is_none() {
                     let reason = self.step.cancellation().reason();
                     // What fails in a cancelled step fails because of that.
-                    state.fail(reason.unwrap_or_else(|| error.at_node(&node.info.name)));
+                    state.fail(reason.unwrap_or_else(|| self.program.at_node(error, node)));
                 }
-                let derived = graphmill_tensor::cancelled!("The step failed").derived();
-                self.step.cancellation().cancel(derived);
+                if self.program.may_wait() || self.partial.is_some() {
+                    let derived = graphmill_tensor::cancelled!("The step failed").derived();
+                    self.step.cancellation().cancel(derived);
+                }
             }
         }
     }

@@ -1,7 +1,5 @@
 //! Device names and what they leave open.
 
-use crate::cluster_spec::is_job_name;
-
 /// A device name of which any part may be missing, such as `/job:ps/device:CPU:0`. A later part replaces an earlier one of
 /// its kind, `*` stands for a missing value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,6 +63,11 @@ impl DeviceSpec {
     pub fn without_device(self) -> DeviceSpec {
         DeviceSpec { device_type: None, id: None, ..self }
     }
+}
+
+/// Whether this may name a job.
+pub fn is_job_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
 /// The outer `None` is a malformed value, the inner one a value left open.

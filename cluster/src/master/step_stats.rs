@@ -1,0 +1,87 @@
+//! The statistics of a traced step, as `tf.python.client.timeline` reads them.
+
+use graphmill_graph::Graph;
+use graphmill_runtime::{NodeTrace, Trace};
+use graphmill_tensor::{DType, Shape, encode_shape};
+use graphmill_wire::tensorflow::{
+    AllocationDescription, DeviceStepStats, NodeExecStats, NodeOutput, StepStats, TensorDescription,
+};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// The name of the node that TensorFlow's executors begin with; readers look for it as the beginning of the step.
+const SOURCE: &str = "_SOURCE";
+
+/// What `trace` recorded of a run of `graph` on a device.
+pub(super) fn step_stats(trace: &Trace, graph: &Graph, device: &str) -> StepStats {
+    let nodes = trace.nodes();
+    let began = nodes.iter().map(|node| node.started).min().unwrap_or_default();
+    let mut node_stats = Vec::with_capacity(nodes.len() + 1);
+    node_stats.push(NodeExecStats {
+        node_name: SOURCE.to_owned(),
+        timeline_label: format!("{SOURCE} = NoOp()"),
+        ..times(began, began)
+    });
+    node_stats.extend(nodes.iter().map(|node| node_stats_of(node, graph)));
+    let thread_names: HashMap<u32, String> =
+        nodes.iter().map(|node| (node.thread, format!("thread {}", node.thread))).collect();
+    let stats =
+        DeviceStepStats { device: device.to_owned(), node_stats, thread_names: thread_names.into_iter().collect() };
+    StepStats { dev_stats: vec![stats] }
+}
+
+fn node_stats_of(node: &NodeTrace, graph: &Graph) -> NodeExecStats {
+    NodeExecStats {
+        node_name: node.name.to_string(),
+        timeline_label: format!("{} = {}({})", node.name, node.op, inputs(node, graph).join(", ")),
+        thread_id: node.thread,
+        output: node.outputs.iter().map(|(slot, dtype, shape)| output(*slot, *dtype, shape)).collect(),
+        ..times(node.started, node.ended)
+    }
+}
+
+/// The inputs as the graph spells them; none for a node within a function that is called.
+fn inputs(node: &NodeTrace, graph: &Graph) -> Vec<String> {
+    let Some(id) = graph.find(&node.name) else { return Vec::new() };
+    let found = graph.node(id);
+    let data = found.inputs.iter().map(|input| {
+        let name = &graph.node(input.node).name;
+        if input.slot == 0 { name.to_string() } else { format!("{name}:{}", input.slot) }
+    });
+    data.chain(found.control_inputs.iter().map(|&input| format!("^{}", graph.node(input).name))).collect()
+}
+
+fn output(slot: usize, dtype: DType, shape: &Shape) -> NodeOutput {
+    let bytes = dtype.size().saturating_mul(shape.num_elements());
+    let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+    NodeOutput {
+        slot: i32::try_from(slot).unwrap_or(i32::MAX),
+        tensor_description: Some(TensorDescription {
+            dtype: dtype.number(),
+            shape: Some(encode_shape(shape)),
+            allocation_description: Some(AllocationDescription {
+                requested_bytes: bytes,
+                allocated_bytes: bytes,
+                allocator_name: "cpu".to_owned(),
+                ..Default::default()
+            }),
+        }),
+    }
+}
+
+fn times(started: Duration, ended: Duration) -> NodeExecStats {
+    let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+    let start = nanos(started);
+    let spent = nanos(ended.saturating_sub(started));
+    NodeExecStats {
+        all_start_micros: start / 1000,
+        op_end_rel_micros: spent / 1000,
+        all_end_rel_micros: spent / 1000,
+        scheduled_micros: start / 1000,
+        all_start_nanos: start,
+        op_end_rel_nanos: spent,
+        all_end_rel_nanos: spent,
+        scheduled_nanos: start,
+        ..Default::default()
+    }
+}

@@ -1,0 +1,25 @@
+//! Kernels that read and write files, and those that take apart what files hold.
+//!
+//! Ops that touch files run on threads that may wait for them, never on the executor's.
+
+mod checkpoint;
+mod checkpoint_v1;
+mod files;
+mod inputs;
+mod parse;
+mod sharded;
+mod summary;
+
+use graphmill_formats::FileSystem;
+use graphmill_runtime::Registry;
+use std::sync::Arc;
+
+/// Registers the kernels of this family; they see the files of `files`.
+pub fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
+    checkpoint::register(registry, files);
+    checkpoint_v1::register(registry, files);
+    files::register(registry, files);
+    sharded::register(registry);
+    parse::register(registry);
+    summary::register(registry, files);
+}

@@ -1,0 +1,155 @@
+//! The ops that fill tables which are filled once: `InitializeTable`, `InitializeTableFromTextFile`.
+
+use crate::table::Table;
+use crate::text_file::{Column, TextFile};
+use crate::usage::table;
+use graphmill_runtime::{Construction, Context, Kernel, Registry};
+use graphmill_tensor::{Code, DType, Result, Tensor, invalid_argument};
+use std::sync::Arc;
+
+pub(crate) fn register(registry: &mut Registry) {
+    for op in ["InitializeTable", "InitializeTableV2"] {
+        registry.op(op).kernel(|_| Ok(Initialize));
+    }
+    for op in ["InitializeTableFromTextFile", "InitializeTableFromTextFileV2"] {
+        registry.op(op).kernel(InitializeFromTextFile::new);
+    }
+}
+
+fn check_initializable(table: &Table) -> Result<()> {
+    if table.is_initializable() {
+        return Ok(());
+    }
+    Err(invalid_argument!("The table is not initializable"))
+}
+
+/// A table that is filled once, for the families whose ops fill it from what is theirs.
+pub struct FillOnce(Arc<Table>);
+
+impl FillOnce {
+    /// The table that input 0 names, of a node whose other inputs are of these types.
+    ///
+    /// # Errors
+    /// If there is no such table, `INVALID_ARGUMENT` if it is of another kind.
+    pub fn of_input(ctx: &Context<'_>, others: &[DType]) -> Result<FillOnce> {
+        let table = table(ctx, |_| others.to_vec(), |_| Vec::new())?;
+        check_initializable(&table)?;
+        Ok(FillOnce(table))
+    }
+
+    /// The types of keys and values.
+    pub fn types(&self) -> (DType, DType) {
+        (self.0.key_dtype, self.0.value_dtype)
+    }
+
+    /// Fills the table with a vector of keys and one of values, unless it has been filled.
+    ///
+    /// # Errors
+    /// As for `InitializeTable`.
+    pub fn fill(&self, keys: &Tensor, values: &Tensor) -> Result<()> {
+        match self.0.initialize(keys, values) {
+            Err(error) if error.code() == Code::FailedPrecondition && self.0.is_initialized() => Ok(()),
+            outcome => outcome,
+        }
+    }
+}
+
+/// Fills a table with keys and values.
+struct Initialize;
+
+impl Kernel for Initialize {
+    fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
+        let table = table(ctx, |table| vec![table.key_dtype, table.value_dtype], |_| Vec::new())?;
+        check_initializable(&table)?;
+        let (keys, values) = (ctx.input(1)?, ctx.input(2)?);
+        if !keys.shape().is_vector() {
+            return Err(invalid_argument!("Keys must be a vector, but received shape{}", keys.shape()));
+        }
+        if !values.shape().is_vector() {
+            return Err(invalid_argument!("Values must be a vector, but received shape{}", values.shape()));
+        }
+        if keys.num_elements() != values.num_elements() {
+            return Err(invalid_argument!(
+                "Keys and values must have the same size {} vs {}",
+                keys.num_elements(),
+                values.num_elements()
+            ));
+        }
+        table.initialize_with(keys, values)
+    }
+}
+
+/// Fills a table with columns of a text file.
+struct InitializeFromTextFile {
+    key: Column,
+    value: Column,
+    vocab_size: Option<usize>,
+    delimiter: u8,
+    offset: i64,
+}
+
+impl InitializeFromTextFile {
+    fn new(c: &Construction<'_>) -> Result<InitializeFromTextFile> {
+        let &[delimiter] = c.attrs().string("delimiter")? else {
+            return Err(invalid_argument!("delimiter should be only 1 char"));
+        };
+        Ok(InitializeFromTextFile {
+            key: Column::new(c.attrs().int("key_index")?),
+            value: Column::new(c.attrs().int("value_index")?),
+            vocab_size: usize::try_from(c.attrs().int("vocab_size")?).ok(),
+            delimiter,
+            offset: c.attrs().int("offset")?,
+        })
+    }
+
+    fn check(&self, table: &Table) -> Result<()> {
+        for (column, dtype, what) in [(self.key, table.key_dtype, "key"), (self.value, table.value_dtype, "value")] {
+            let title = if what == "key" { "Key" } else { "Value" };
+            if column == Column::LineNumber && dtype != DType::Int64 {
+                return Err(invalid_argument!(
+                    "{title} index for line number requires table {what} dtype of int64, got {dtype}"
+                ));
+            }
+            if column == Column::WholeLine && !dtype.is_integer() && dtype != DType::String {
+                return Err(if what == "key" {
+                    invalid_argument!("Key index for whole line requires string or integer table key, got {dtype}")
+                } else {
+                    invalid_argument!(
+                        "Value index for whole line requires table value dtype of integer or string, got {dtype}"
+                    )
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Kernel for InitializeFromTextFile {
+    fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
+        let table = table(ctx, |_| vec![DType::String], |_| Vec::new())?;
+        check_initializable(&table)?;
+        let name = ctx.input(1)?;
+        if !name.shape().is_scalar() {
+            return Err(invalid_argument!("filename should be a single string, but got {}", name.shape()));
+        }
+        let name = name.strings()?.first().map(|name| String::from_utf8_lossy(name).into_owned()).unwrap_or_default();
+        if name.is_empty() {
+            return Err(invalid_argument!("filename cannot be empty."));
+        }
+        self.check(&table)?;
+        let file = TextFile {
+            name: &name,
+            delimiter: self.delimiter,
+            key: self.key,
+            value: self.value,
+            vocab_size: self.vocab_size,
+            offset: self.offset,
+        };
+        let (keys, values) = file.read(table.key_dtype, table.value_dtype)?;
+        match table.initialize(&keys, &values) {
+            // The file's name is part of the table's, so that it has been filled from this file already.
+            Err(error) if error.code() == Code::FailedPrecondition && table.is_initialized() => Ok(()),
+            outcome => outcome,
+        }
+    }
+}

@@ -1,0 +1,635 @@
+//! Queues of tuples of tensors, on which steps of any session may wait.
+//!
+//! Those who wait stand in line: enqueuers in one, dequeuers in another, and only the first of a line makes progress. An attempt
+//! holds no thread; it completes through its callback, from whichever thread made it possible.
+
+use crate::{CallbackId, Resource, Step};
+use graphmill_graph::PartialShape;
+use graphmill_tensor::{DType, Result, Shape, Status, Tensor, cancelled, invalid_argument, out_of_range};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// One element of a queue: a tensor for each component.
+pub type Tuple = Vec<Tensor>;
+/// What is called when an attempt ends.
+pub type QueueDone = Box<dyn FnOnce(Result<Tuple>) + Send>;
+
+/// The elements within a queue, in the order in which they leave it.
+pub trait QueueOrder: Send {
+    /// Takes an element in.
+    ///
+    /// # Errors
+    /// If the element is not one for this order.
+    fn push(&mut self, element: Tuple) -> Result<()>;
+    /// Puts back an element that was popped last.
+    fn restore(&mut self, element: Tuple);
+    /// The next element.
+    fn pop(&mut self) -> Option<Tuple>;
+    /// The number of elements.
+    fn len(&self) -> usize;
+    /// Whether there are no elements.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// First in, first out.
+impl QueueOrder for VecDeque<Tuple> {
+    fn push(&mut self, element: Tuple) -> Result<()> {
+        self.push_back(element);
+        Ok(())
+    }
+
+    fn restore(&mut self, element: Tuple) {
+        self.push_front(element);
+    }
+
+    fn pop(&mut self) -> Option<Tuple> {
+        self.pop_front()
+    }
+
+    fn len(&self) -> usize {
+        VecDeque::len(self)
+    }
+}
+
+/// What is fixed about a queue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueSpec {
+    /// The kind, as errors name it: `FIFOQueue`.
+    pub kind: &'static str,
+    /// The name, as errors have it.
+    pub name: String,
+    /// The largest number of elements; `i32::MAX` means no limit.
+    pub capacity: usize,
+    /// The types of the components.
+    pub types: Vec<DType>,
+    /// The shapes of the components, none if they are not fixed. Batches are padded with zeros where a size is unknown.
+    pub shapes: Vec<PartialShape>,
+    /// Elements that stay behind as long as the queue is open.
+    pub min_after_dequeue: usize,
+    /// Whether a batch leaves all at once (a queue sorted by priority), rather than element by element as they come.
+    pub whole_batches: bool,
+    /// The seeds of a random order, as the node has them.
+    pub seeds: (i64, i64),
+}
+
+enum Action {
+    Enqueue(Tuple),
+    EnqueueMany { batch: Tuple, next: usize, rows: usize },
+    Close,
+    Dequeue,
+    DequeueMany { wanted: usize, allow_small: bool, taken: Vec<Tuple> },
+}
+
+struct Attempt {
+    id: u64,
+    action: Action,
+    done: QueueDone,
+    registered: Option<(Arc<Step>, CallbackId)>,
+}
+
+enum Outcome {
+    Waiting,
+    Moved,
+    Complete(Result<Tuple>),
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Enqueue,
+    Dequeue,
+}
+
+struct State {
+    elements: Box<dyn QueueOrder>,
+    closed: bool,
+    next_id: u64,
+    enqueues: VecDeque<Attempt>,
+    dequeues: VecDeque<Attempt>,
+}
+
+/// A queue.
+pub struct Queue {
+    spec: QueueSpec,
+    state: Mutex<State>,
+}
+
+impl Resource for Queue {
+    const TYPE_NAME: &'static str = "N10tensorflow14QueueInterfaceE";
+}
+
+impl Queue {
+    /// An empty queue.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if there are no components, or not as many shapes as components.
+    pub fn new(spec: QueueSpec, elements: Box<dyn QueueOrder>) -> Result<Queue> {
+        if spec.types.is_empty() {
+            return Err(invalid_argument!("Empty component types for queue {}", spec.name));
+        }
+        if !spec.shapes.is_empty() && spec.shapes.len() != spec.types.len() {
+            return Err(invalid_argument!(
+                "Different number of component types.  Types: {}, Shapes: {}",
+                dtype_list(&spec.types),
+                shape_list(&spec.shapes)
+            ));
+        }
+        let (enqueues, dequeues) = (VecDeque::new(), VecDeque::new());
+        Ok(Queue { spec, state: Mutex::new(State { elements, closed: false, next_id: 0, enqueues, dequeues }) })
+    }
+
+    /// What is fixed about it.
+    pub fn spec(&self) -> &QueueSpec {
+        &self.spec
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.state.lock().elements.len()
+    }
+
+    /// Whether it holds no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether it has been closed.
+    pub fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
+    /// Puts an element in, when there is room. `done` gets an empty tuple.
+    pub fn enqueue(self: &Arc<Self>, step: &Arc<Step>, element: Tuple, done: QueueDone) {
+        match self.check(&element, None) {
+            Ok(()) => self.attempt(step, Side::Enqueue, Action::Enqueue(element), done),
+            Err(error) => done(Err(error)),
+        }
+    }
+
+    /// Puts the rows of a batch in, one after the other, as there is room. `done` gets an empty tuple.
+    pub fn enqueue_many(self: &Arc<Self>, step: &Arc<Step>, batch: Tuple, done: QueueDone) {
+        match self.check_batch(&batch) {
+            Ok(0) => done(Ok(Vec::new())),
+            Ok(rows) => self.attempt(step, Side::Enqueue, Action::EnqueueMany { batch, next: 0, rows }, done),
+            Err(error) => done(Err(error)),
+        }
+    }
+
+    /// Takes an element out, when there is one.
+    pub fn dequeue(self: &Arc<Self>, step: &Arc<Step>, done: QueueDone) {
+        self.attempt(step, Side::Dequeue, Action::Dequeue, done);
+    }
+
+    /// Takes `wanted` elements out as a batch, when there are as many; with `allow_small`, fewer if the queue is closed.
+    pub fn dequeue_many(self: &Arc<Self>, step: &Arc<Step>, wanted: usize, allow_small: bool, done: QueueDone) {
+        if self.spec.shapes.is_empty() {
+            let kind = self.spec.kind;
+            done(Err(if self.spec.whole_batches {
+                invalid_argument!("{kind}'s DequeueMany requires the components to have specified shapes.")
+            } else {
+                invalid_argument!(
+                    "{kind}'s DequeueMany and DequeueUpTo require the components to have specified shapes."
+                )
+            }));
+            return;
+        }
+        if wanted == 0 {
+            done(self.batch(&[]));
+            return;
+        }
+        self.attempt(step, Side::Dequeue, Action::DequeueMany { wanted, allow_small, taken: Vec::new() }, done);
+    }
+
+    /// Closes the queue: behind those who wait to enqueue, or, with `cancel_pending`, at once while their attempts fail.
+    pub fn close(self: &Arc<Self>, cancel_pending: bool, done: QueueDone) {
+        let mut ended = Vec::new();
+        {
+            let mut state = self.state.lock();
+            if cancel_pending {
+                state.closed = true;
+                let enqueues = std::mem::take(&mut state.enqueues);
+                ended.extend(enqueues.into_iter().map(|a| (a, Err(cancelled!("Enqueue operation was cancelled")))));
+            } else {
+                let id = state.next_id;
+                state.next_id += 1;
+                state.enqueues.push_back(Attempt { id, action: Action::Close, done, registered: None });
+                drop(state);
+                self.flush();
+                return;
+            }
+        }
+        finish(ended);
+        done(Ok(Vec::new()));
+        self.flush();
+    }
+
+    fn attempt(self: &Arc<Self>, step: &Arc<Step>, side: Side, action: Action, done: QueueDone) {
+        {
+            let mut state = self.state.lock();
+            let id = state.next_id;
+            state.next_id += 1;
+            let queue = self.clone();
+            match step.cancellation().register(move || queue.cancel(side, id)) {
+                Some(callback) => {
+                    let attempt = Attempt { id, action, done, registered: Some((step.clone(), callback)) };
+                    state.line(side).push_back(attempt);
+                }
+                None => {
+                    drop(state);
+                    done(Err(cancelled_attempt(side)));
+                    return;
+                }
+            }
+        }
+        self.flush();
+    }
+
+    fn cancel(self: &Arc<Self>, side: Side, id: u64) {
+        let attempt = {
+            let mut state = self.state.lock();
+            let line = state.line(side);
+            match line.iter().position(|attempt| attempt.id == id) {
+                Some(at) => line.remove(at),
+                None => None,
+            }
+        };
+        if let Some(attempt) = attempt {
+            (attempt.done)(Err(cancelled_attempt(side)));
+            self.flush();
+        }
+    }
+
+    /// Lets the first of each line make progress until neither can.
+    fn flush(&self) {
+        let mut ended = Vec::new();
+        {
+            let mut state = self.state.lock();
+            loop {
+                let enqueued = self.advance(&mut state, Side::Enqueue, &mut ended);
+                let dequeued = self.advance(&mut state, Side::Dequeue, &mut ended);
+                if !enqueued && !dequeued {
+                    break;
+                }
+            }
+        }
+        finish(ended);
+    }
+
+    fn advance(&self, state: &mut State, side: Side, ended: &mut Vec<(Attempt, Result<Tuple>)>) -> bool {
+        let mut progress = false;
+        while let Some(mut attempt) = state.line(side).pop_front() {
+            match self.run(state, &mut attempt.action) {
+                Outcome::Complete(outcome) => {
+                    progress = true;
+                    ended.push((attempt, outcome));
+                }
+                waiting => {
+                    state.line(side).push_front(attempt);
+                    return progress || matches!(waiting, Outcome::Moved);
+                }
+            }
+        }
+        progress
+    }
+
+    fn run(&self, state: &mut State, action: &mut Action) -> Outcome {
+        match action {
+            Action::Close if state.closed => {
+                Outcome::Complete(Err(cancelled!("Queue '{}' is already closed.", self.spec.name)))
+            }
+            Action::Close => {
+                state.closed = true;
+                Outcome::Complete(Ok(Vec::new()))
+            }
+            Action::Enqueue(_) | Action::EnqueueMany { .. } if state.closed => {
+                Outcome::Complete(Err(cancelled!("{} '{}' is closed.", self.spec.kind, self.spec.name)))
+            }
+            Action::Enqueue(element) => {
+                if state.elements.len() >= self.spec.capacity {
+                    return Outcome::Waiting;
+                }
+                Outcome::Complete(state.elements.push(std::mem::take(element)).map(|()| Vec::new()))
+            }
+            Action::EnqueueMany { batch, next, rows } => {
+                let mut outcome = Outcome::Waiting;
+                while state.elements.len() < self.spec.capacity {
+                    outcome = Outcome::Moved;
+                    let row = batch.iter().map(|component| row(component, *next)).collect::<Result<Tuple>>();
+                    if let Err(error) = row.and_then(|row| state.elements.push(row)) {
+                        return Outcome::Complete(Err(error));
+                    }
+                    *next += 1;
+                    if *next == *rows {
+                        return Outcome::Complete(Ok(Vec::new()));
+                    }
+                }
+                outcome
+            }
+            Action::Dequeue => {
+                let size = state.elements.len();
+                if state.closed && size == 0 {
+                    return Outcome::Complete(Err(self.exhausted(1, 0)));
+                }
+                if size <= self.left_behind(state) {
+                    return Outcome::Waiting;
+                }
+                match state.elements.pop() {
+                    Some(element) => Outcome::Complete(Ok(element)),
+                    None => Outcome::Waiting,
+                }
+            }
+            Action::DequeueMany { wanted, allow_small, taken } if self.spec.whole_batches => {
+                let size = state.elements.len();
+                if state.closed && (size == 0 || (!*allow_small && size < *wanted)) {
+                    return Outcome::Complete(Err(self.exhausted(*wanted, size)));
+                }
+                if size < *wanted && !(state.closed && *allow_small) {
+                    return Outcome::Waiting;
+                }
+                while taken.len() < *wanted
+                    && let Some(element) = state.elements.pop()
+                {
+                    taken.push(element);
+                }
+                Outcome::Complete(self.batch(taken))
+            }
+            Action::DequeueMany { wanted, allow_small, taken } => {
+                let size = state.elements.len();
+                let missing = *wanted - taken.len();
+                if state.closed && size < missing {
+                    // Not enough for the batch: what was taken goes back.
+                    while let Some(element) = taken.pop() {
+                        state.elements.restore(element);
+                    }
+                    if *allow_small && state.elements.len() > 0 {
+                        *wanted = state.elements.len();
+                    } else if *allow_small && !state.enqueues.is_empty() {
+                        return Outcome::Moved;
+                    } else {
+                        return Outcome::Complete(Err(self.exhausted(missing, size)));
+                    }
+                }
+                let mut outcome = Outcome::Waiting;
+                let left_behind = self.left_behind(state);
+                while state.elements.len() > left_behind
+                    && let Some(element) = state.elements.pop()
+                {
+                    outcome = Outcome::Moved;
+                    taken.push(element);
+                    if taken.len() == *wanted {
+                        return Outcome::Complete(self.batch(taken));
+                    }
+                }
+                outcome
+            }
+        }
+    }
+
+    fn left_behind(&self, state: &State) -> usize {
+        if state.closed { 0 } else { self.spec.min_after_dequeue }
+    }
+
+    fn exhausted(&self, wanted: usize, size: usize) -> Status {
+        out_of_range!(
+            "{} '{}' is closed and has insufficient elements (requested {wanted}, current size {size})",
+            self.spec.kind,
+            self.spec.name
+        )
+    }
+
+    fn check(&self, tuple: &Tuple, rows: Option<usize>) -> Result<()> {
+        let QueueSpec { types, shapes, .. } = &self.spec;
+        if tuple.len() != types.len() {
+            return Err(invalid_argument!(
+                "Wrong number of components in tuple. Expected {}, got {}",
+                types.len(),
+                tuple.len()
+            ));
+        }
+        for (i, (tensor, &dtype)) in tuple.iter().zip(types).enumerate() {
+            if tensor.dtype() != dtype {
+                return Err(invalid_argument!(
+                    "Type mismatch in tuple component {i}. Expected {dtype}, got {}",
+                    tensor.dtype()
+                ));
+            }
+        }
+        for (i, (tensor, shape)) in tuple.iter().zip(shapes).enumerate() {
+            let expected = match (rows, shape.dims()) {
+                (Some(rows), Some(dims)) => {
+                    let dims: Vec<i64> = std::iter::once(rows as i64).chain(dims.iter().copied()).collect();
+                    PartialShape::new(&dims)?
+                }
+                _ => shape.clone(),
+            };
+            if !expected.is_compatible_with(tensor.shape()) {
+                return Err(invalid_argument!(
+                    "Shape mismatch in tuple component {i}. Expected {expected}, got {}",
+                    tensor.shape()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_batch(&self, batch: &Tuple) -> Result<usize> {
+        let Some(first) = batch.first() else {
+            return self.check(batch, None).map(|()| 0);
+        };
+        if let Some((i, scalar)) = batch.iter().enumerate().find(|(_, tensor)| tensor.shape().is_scalar()) {
+            return Err(invalid_argument!(
+                "All input tensors must have the same size in the 0th dimension. Component {i} has shape {}",
+                scalar.shape()
+            ));
+        }
+        let rows = first.shape().dim(0);
+        self.check(batch, Some(rows))?;
+        for (i, tensor) in batch.iter().enumerate() {
+            if tensor.shape().dim(0) != rows {
+                return Err(invalid_argument!(
+                    "All input tensors must have the same size in the 0th dimension. Component {i} has {}, and should have \
+                     {rows}",
+                    tensor.shape().dim(0)
+                ));
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The elements as one tensor for each component.
+    fn batch(&self, elements: &[Tuple]) -> Result<Tuple> {
+        let mut batch = Vec::with_capacity(self.spec.types.len());
+        for (i, (&dtype, shape)) in self.spec.types.iter().zip(&self.spec.shapes).enumerate() {
+            let mut sizes = vec![elements.len()];
+            for (axis, &dim) in shape.dims().unwrap_or_default().iter().enumerate() {
+                // Without elements unknown sizes are 0, and so is the largest of none.
+                let largest = || elements.iter().map(|e| e[i].shape().dim(axis)).max().unwrap_or(0);
+                sizes.push(usize::try_from(dim).unwrap_or_else(|_| largest()));
+            }
+            let shape = Shape::from_dims(&sizes)?;
+            let padded = elements.iter().any(|e| e[i].shape().dims() != &sizes[1..]);
+            let mut out = if padded { Tensor::zeros(dtype, shape)? } else { Tensor::alloc(dtype, shape)? };
+            let row = out.shape().stride(0);
+            for (at, element) in elements.iter().enumerate() {
+                if element[i].shape().dims() == &sizes[1..] {
+                    out.copy_elements(at * row, &element[i], 0..row)?;
+                } else {
+                    copy_into_larger(&mut out, at * row, &element[i])?;
+                }
+            }
+            batch.push(out);
+        }
+        Ok(batch)
+    }
+}
+
+impl State {
+    fn line(&mut self, side: Side) -> &mut VecDeque<Attempt> {
+        match side {
+            Side::Enqueue => &mut self.enqueues,
+            Side::Dequeue => &mut self.dequeues,
+        }
+    }
+}
+
+fn cancelled_attempt(side: Side) -> Status {
+    match side {
+        Side::Enqueue => cancelled!("Enqueue operation was cancelled"),
+        Side::Dequeue => cancelled!("Dequeue operation was cancelled"),
+    }
+}
+
+/// Tells those whose attempts have ended; without the lock, as they may come back at once.
+fn finish(ended: Vec<(Attempt, Result<Tuple>)>) {
+    for (attempt, outcome) in ended {
+        if let Some((step, callback)) = &attempt.registered {
+            step.cancellation().deregister(*callback);
+        }
+        (attempt.done)(outcome);
+    }
+}
+
+fn row(batch: &Tensor, at: usize) -> Result<Tensor> {
+    let row = batch.rows(at, 1)?;
+    let shape = Shape::from_dims(&batch.shape().dims()[1..])?;
+    // A copy, so that an element does not keep the whole batch.
+    row.into_shape(shape)?.deep_copy()
+}
+
+/// Copies a tensor into the corner of a row of a larger one; the row starts at element `start`.
+fn copy_into_larger(out: &mut Tensor, start: usize, element: &Tensor) -> Result<()> {
+    let outer = out.shape().strides();
+    let dims = element.shape().dims();
+    if element.num_elements() == 0 {
+        return Ok(());
+    }
+    let run = dims.last().copied().unwrap_or(1);
+    let mut index = vec![0usize; dims.len().saturating_sub(1)];
+    for at in (0..element.num_elements()).step_by(run) {
+        let offset: usize = index.iter().enumerate().map(|(axis, &i)| i * outer[axis + 1]).sum();
+        out.copy_elements(start + offset, element, at..at + run)?;
+        for axis in (0..index.len()).rev() {
+            index[axis] += 1;
+            if index[axis] < dims[axis] {
+                break;
+            }
+            index[axis] = 0;
+        }
+    }
+    Ok(())
+}
+
+/// Types as TensorFlow lists them: `float, int32`.
+pub fn dtype_list(types: &[DType]) -> String {
+    let names: Vec<&str> = types.iter().map(|dtype| dtype.name()).collect();
+    names.join(", ")
+}
+
+/// Shapes as TensorFlow lists them: `[[2,3], []]`.
+pub fn shape_list(shapes: &[PartialShape]) -> String {
+    let texts: Vec<String> = shapes.iter().map(ToString::to_string).collect();
+    format!("[{}]", texts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    fn queue(capacity: usize) -> Arc<Queue> {
+        let spec = QueueSpec {
+            kind: "FIFOQueue",
+            name: "q".into(),
+            capacity,
+            types: vec![DType::Int32],
+            shapes: vec![PartialShape::new(&[]).unwrap()],
+            min_after_dequeue: 0,
+            whole_batches: false,
+            seeds: (0, 0),
+        };
+        Arc::new(Queue::new(spec, Box::new(VecDeque::new())).unwrap())
+    }
+
+    fn outcome() -> (QueueDone, mpsc::Receiver<Result<Tuple>>) {
+        let (send, receive) = mpsc::channel();
+        (Box::new(move |outcome| send.send(outcome).unwrap()), receive)
+    }
+
+    fn number(value: i32) -> Tuple {
+        vec![Tensor::scalar(value).unwrap()]
+    }
+
+    #[test]
+    fn those_who_wait_are_served_in_order() {
+        let (queue, step) = (queue(2), Arc::new(Step::new(1)));
+        let (first, first_outcome) = outcome();
+        queue.dequeue_many(&step, 3, false, first);
+        let (second, second_outcome) = outcome();
+        queue.dequeue(&step, second);
+        for value in 0..4 {
+            let (done, enqueued) = outcome();
+            queue.enqueue(&step, number(value), done);
+            enqueued.try_recv().unwrap().unwrap();
+        }
+        let batch = first_outcome.try_recv().unwrap().unwrap();
+        assert_eq!(batch[0].as_slice::<i32>().unwrap(), &[0, 1, 2]);
+        assert_eq!(second_outcome.try_recv().unwrap().unwrap()[0].scalar_value::<i32>().unwrap(), 3);
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn closing_fails_who_cannot_be_served_and_gives_small_batches() {
+        let (queue, step) = (queue(5), Arc::new(Step::new(1)));
+        let (many, many_outcome) = outcome();
+        queue.dequeue_many(&step, 3, false, many);
+        let (up_to, up_to_outcome) = outcome();
+        queue.dequeue_many(&step, 3, true, up_to);
+        queue.enqueue(&step, number(7), Box::new(|_| ()));
+        queue.close(false, Box::new(|outcome| assert!(outcome.is_ok())));
+        let error = many_outcome.try_recv().unwrap().unwrap_err();
+        assert_eq!(
+            error.message(),
+            "FIFOQueue 'q' is closed and has insufficient elements (requested 2, current size 0)"
+        );
+        assert_eq!(up_to_outcome.try_recv().unwrap().unwrap()[0].as_slice::<i32>().unwrap(), &[7]);
+        let (again, again_outcome) = outcome();
+        queue.close(false, again);
+        assert_eq!(again_outcome.try_recv().unwrap().unwrap_err().message(), "Queue 'q' is already closed.");
+    }
+
+    #[test]
+    fn a_cancelled_step_stops_waiting() {
+        let (queue, step) = (queue(1), Arc::new(Step::new(1)));
+        let (done, waiting) = outcome();
+        queue.dequeue(&step, done);
+        assert!(waiting.try_recv().is_err());
+        step.cancellation().cancel(cancelled!("over"));
+        assert_eq!(waiting.try_recv().unwrap().unwrap_err().message(), "Dequeue operation was cancelled");
+        let (done, late) = outcome();
+        queue.enqueue(&step, number(1), done);
+        assert_eq!(late.try_recv().unwrap().unwrap_err().message(), "Enqueue operation was cancelled");
+        assert!(queue.is_empty());
+    }
+}
