@@ -7,6 +7,7 @@ mod args;
 mod broadcast;
 mod concat;
 mod constant;
+mod device;
 mod diag;
 mod dynamic;
 mod gather;
@@ -64,5 +65,6 @@ pub fn register(registry: &mut Registry) {
     where_op::register(registry);
     unique::register(registry);
     space::register(registry);
+    device::register(registry);
     diag::register(registry);
 }

@@ -61,8 +61,7 @@ impl Kernel for MatrixSolveLs {
             return Err(invalid_argument!("l2_regularizer must be scalar, got shape {shape}"));
         }
         let regularizer = regularizer.scalar_value::<f64>()?;
-        // As TensorFlow, which asks for it to be at least 0 and so rejects NaN.
-        if !(regularizer >= 0.0) {
+        if regularizer < 0.0 || regularizer.is_nan() {
             return Err(invalid_argument!("l2_regularizer must be >= 0."));
         }
         let mut out = ctx.alloc_output(0, batch.shape(&[n, columns])?)?;

@@ -2,8 +2,8 @@
 //!
 //! Every op works on the matrices in the last two dimensions of its inputs; the dimensions in front are a batch. Triangular and
 //! orthogonal factorisations are written here, recursively, so that most of their work is products of matrices. Singular values
-//! of real matrices and eigenvalues of self-adjoint ones come from the `faer` crate; they and functions of matrices are computed in double
-//! precision whatever the type of the elements.
+//! and self-adjoint eigenvalues of real matrices come from the `faer` crate; those of complex ones, other eigenvalues and functions
+//! of matrices are computed here, all in double precision whatever the type of the elements.
 
 mod batch;
 mod cholesky;

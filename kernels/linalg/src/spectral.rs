@@ -4,6 +4,7 @@ use crate::batch::{Batch, Parts, part};
 use crate::dense::Dense;
 use crate::jacobi::{self, Factors};
 use crate::scalar::{REALS, Scalar, TYPES, Wide};
+use crate::schur::Schur;
 use faer::{Mat, Side};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{Complex32, Complex64, Result, Shape, dispatch, internal, invalid_argument};
@@ -134,9 +135,14 @@ impl SelfAdjointEig {
     }
 
     fn run<T: Scalar>(&self, data: &[T], n: usize) -> Option<(Vec<T>, Vec<T>)> {
+        if n == 0 {
+            return Some((Vec::new(), Vec::new()));
+        }
+        if T::DTYPE.is_complex() {
+            return complex_self_adjoint(data, n);
+        }
         let a = read(data, n, n)?;
-        // As for singular values.
-        if !self.vectors && !T::DTYPE.is_complex() {
+        if !self.vectors {
             let values = a.self_adjoint_eigenvalues(Side::Lower).ok()?;
             return Some((values.iter().map(|&s| T::from_f64(s)).collect(), Vec::new()));
         }
@@ -145,6 +151,26 @@ impl SelfAdjointEig {
         let u = eig.U();
         Some((values, (0..n * n).map(|at| T::narrow(u[(at / n, at % n)])).collect()))
     }
+}
+
+/// Eigenvalues in rising order and vectors by the Schur form, which is diagonal here. The `faer` crate gives wrong ones for some
+/// complex matrices (0.24.4).
+fn complex_self_adjoint<T: Scalar>(data: &[T], n: usize) -> Option<(Vec<T>, Vec<T>)> {
+    let mut a = Dense::<Complex64>::zeros(n, n);
+    for i in 0..n {
+        a.set(i, i, Complex64::new(data[i * n + i].to_complex().re, 0.0));
+        for j in 0..i {
+            let value = data[i * n + j].to_complex();
+            a.set(i, j, value);
+            a.set(j, i, value.conj());
+        }
+    }
+    let Schur { t, u } = Schur::new(a)?;
+    let mut order: Vec<usize> = (0..n).collect();
+    order.sort_by(|&i, &j| t.at(i, i).re.total_cmp(&t.at(j, j).re));
+    let values = order.iter().map(|&k| T::from_f64(t.at(k, k).re)).collect();
+    let vectors = (0..n * n).map(|at| T::from_complex(u.at(at / n, order[at % n]))).collect();
+    Some((values, vectors))
 }
 
 impl Kernel for SelfAdjointEig {

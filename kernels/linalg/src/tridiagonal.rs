@@ -124,7 +124,10 @@ fn perturbed<T: Scalar>(d: &Diagonals<'_, T>, width: usize, x: &mut [T]) {
         }
         exchange
     });
-    let largest = swapped.iter().flatten().fold(T::Real::zero(), |m, u| Float::max(m, u.abs()));
+    // The elements that TensorFlow looks at: all but those of the last rows above the diagonal.
+    let looked_at = swapped[..n.saturating_sub(2)].iter().flatten().chain([&swapped[n - 1][0]]);
+    let first = Float::max(d.main[0].abs(), above(0));
+    let largest = looked_at.fold(first, |m, u| Float::max(m, u.abs()));
     let tolerance = T::Real::epsilon() * largest;
     for k in (0..n).rev() {
         for ahead in 1..=2 {

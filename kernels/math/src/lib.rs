@@ -16,6 +16,7 @@ mod division;
 mod elementwise;
 mod gradients;
 mod isa;
+mod isotonic;
 mod matmul;
 mod number;
 mod reduce;
@@ -43,6 +44,7 @@ pub fn register(registry: &mut Registry) {
     cast::register(registry);
     add_n::register(registry);
     reduce::register(registry);
+    isotonic::register(registry);
     matmul::register(registry);
     sequence::register(registry);
     search::register(registry);

@@ -3,6 +3,7 @@
 use crate::cast::CastFrom;
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Element, Result, Shape, Tensor, dispatch, internal, invalid_argument};
+use std::cmp::Ordering;
 
 /// `LowerBound(sorted_inputs, values)`, `UpperBound(..)`: for each value the first position in its row of the sorted input where
 /// it could be put in, or the last one.
@@ -39,7 +40,7 @@ impl Kernel for Bound {
             rows.flat_map(|(row, values)| {
                 let sorted = sorted.get(row * length..(row + 1) * length).unwrap_or(&[]);
                 values.iter().map(move |v| {
-                    if self.upper { sorted.partition_point(|s| !(v < s)) } else { sorted.partition_point(|s| s < v) }
+                    if self.upper { sorted.partition_point(|s| v >= s) } else { sorted.partition_point(|s| s < v) }
                 })
             })
             .collect::<Vec<usize>>()
@@ -84,7 +85,7 @@ impl Kernel for NthElement {
             ctx.parallel_chunks(out.as_mut_slice::<T>()?, 1, length as f64 * 5.0, |range, part| {
                 for (row, out) in range.zip(part) {
                     let mut row = x[row * length..(row + 1) * length].to_vec();
-                    let order = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal);
+                    let order = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(Ordering::Equal);
                     *out = *row.select_nth_unstable_by(rank, order).1;
                 }
             });
@@ -115,8 +116,7 @@ impl Histogram {
         }
         let bins = bins.scalar_value::<i32>()?;
         let (from, to) = (f64::cast_from(low), f64::cast_from(high));
-        // Written so that NaN is refused, too.
-        if !(low < high) {
+        if low.partial_cmp(&high) != Some(Ordering::Less) {
             return Err(invalid_argument!(
                 "value_range should satisfy value_range[0] < value_range[1], but got '[{from}, {to}]'"
             ));

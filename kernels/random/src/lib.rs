@@ -7,6 +7,7 @@ mod candidates;
 mod crop;
 mod distribution;
 mod fill;
+mod fractional_pool;
 mod multinomial;
 pub mod philox;
 mod rejection;
@@ -25,6 +26,7 @@ pub fn register(registry: &mut Registry) {
     multinomial::register(registry);
     stateless::register(registry);
     candidates::register(registry);
+    fractional_pool::register(registry);
     rejection::register(registry);
     truncated::register(registry);
     variable::register(registry);

@@ -181,8 +181,7 @@ fn binomial_by_inversion(count: f64, probability: f64, mut stream: Philox) -> f6
     for _ in 0..MOST_PROPOSALS {
         let u = uniforms.next(&mut stream, f64::uniform);
         sum += (u.ln() / (-probability).ln_1p()).ceil();
-        // Written so that NaN ends the loop.
-        if !(sum <= count) {
+        if sum > count || sum.is_nan() {
             break;
         }
         found += 1.0;

@@ -59,7 +59,7 @@ impl Kernel for StatelessShuffle {
 }
 
 /// Fisher and Yates' shuffle from the front, one word a step.
-fn shuffle<E>(mut words: Words, elements: &mut [E]) {
+pub(crate) fn shuffle<E>(mut words: Words, elements: &mut [E]) {
     for i in 0..elements.len().saturating_sub(1) {
         // TensorFlow counts what is left in 32 bits.
         let left = ((elements.len() - i) as u32).max(1);

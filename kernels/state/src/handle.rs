@@ -2,7 +2,7 @@
 
 use crate::access::handle;
 use crate::naming::Place;
-use graphmill_runtime::{Construction, Context, Device, Kernel, Registry, ResourceVariable};
+use graphmill_runtime::{Construction, Context, Device, Kernel, Registry, Resource, ResourceVariable};
 use graphmill_tensor::{Code, DType, Result, Shape, Tensor, invalid_argument};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,6 +10,7 @@ pub(crate) fn register(registry: &mut Registry) {
     registry.op("VarHandleOp").kernel(VarHandle::new);
     registry.op("_VarHandlesOp").kernel(VarHandles::new);
     registry.op("DestroyResourceOp").kernel(DestroyResource::new);
+    registry.op("StubResourceHandleOp").kernel(StubHandle::new);
 }
 
 /// The `shared_name` that asks for a new variable in each execution.
@@ -50,6 +51,30 @@ impl Kernel for VarHandle {
                 ctx.set_output(0, handle)
             }
         }
+    }
+}
+
+/// A kind of resource that never exists, for programs that test what handles are passed through.
+struct Stub;
+
+impl Resource for Stub {
+    const TYPE_NAME: &'static str = "N10tensorflow12_GLOBAL__N_112StubResourceE";
+}
+
+/// `StubResourceHandleOp`: the handle of such a resource.
+struct StubHandle(Tensor);
+
+impl StubHandle {
+    fn new(c: &Construction<'_>) -> Result<StubHandle> {
+        let place = Place::unchecked(c)?;
+        let handle = c.device().resource_handle::<Stub>(&place.container, &place.name, Vec::new());
+        Ok(StubHandle(Tensor::from_handles(Shape::scalar(), vec![handle])?))
+    }
+}
+
+impl Kernel for StubHandle {
+    fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
+        ctx.set_output(0, self.0.clone())
     }
 }
 

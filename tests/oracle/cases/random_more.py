@@ -5,7 +5,7 @@ import numpy as np
 from tests.oracle.table import *  # noqa: F403
 from tests.oracle.values import *  # noqa: F403
 
-OPS = """AllCandidateSampler ComputeAccidentalHits FixedUnigramCandidateSampler LearnedUnigramCandidateSampler
+OPS = """AllCandidateSampler ComputeAccidentalHits FixedUnigramCandidateSampler FractionalAvgPool FractionalMaxPool LearnedUnigramCandidateSampler
 LogUniformCandidateSampler ParameterizedTruncatedNormal RandomGamma RandomPoissonV2
 StatelessParameterizedTruncatedNormal StatelessRandomBinomial StatelessRandomGammaV2 StatelessRandomPoisson
 StatelessShuffle ThreadUnsafeUnigramCandidateSampler UniformCandidateSampler"""
@@ -34,3 +34,8 @@ for unique in (False, True):
 bad("UniformCandidateSampler", inputs=[TRUE], unique=True, range_max=3, code=INVALID_ARGUMENT, text=True, **SAMPLING)
 op("ComputeAccidentalHits", inputs=[TRUE, np.array([4, 9, 1, 2, 4], np.int64)], num_true=2)
 op("StatelessShuffle", T=["int32", "string"], inputs=[shape(9, 2), np.array([7], np.uint64), np.array([1, 2], np.uint64), np.int32(1)])
+for name in ("FractionalMaxPool", "FractionalAvgPool"):
+    for pseudo in (False, True):
+        for overlapping in (False, True):
+            attrs = {"pooling_ratio": [1.0, 1.44, 1.73, 1.0], "pseudo_random": pseudo, "overlapping": overlapping}
+            op(name, inputs=[shape(2, 9, 11, 3)], deterministic=True, rtol=1e-5, **attrs, **SEEDS)

@@ -79,6 +79,8 @@ impl Equation {
 }
 
 type Strides = SmallVec<[usize; 6]>;
+/// Where the matrices of the two operands start, for each product.
+type Starts = SmallVec<[(usize, usize); 1]>;
 
 /// An operand seen by label: how far apart neighbours along each are. A repeated label walks the diagonal.
 struct Operand {
@@ -331,11 +333,7 @@ fn contract<T: Multiply>(
 }
 
 /// The shape of all broadcasting dimensions together, and for each element of the batch where the operands' matrices start.
-fn batch_starts(
-    plan: &Plan,
-    groups: &Groups,
-    strides: [&Strides; 2],
-) -> Result<(Shape, SmallVec<[(usize, usize); 1]>)> {
+fn batch_starts(plan: &Plan, groups: &Groups, strides: [&Strides; 2]) -> Result<(Shape, Starts)> {
     let shape_of = |i: usize| {
         let dims: Strides = plan.operands[i].broadcast.iter().map(|b| b.0).chain(plan.sizes(&groups.batch)).collect();
         Shape::from_dims(&dims)
@@ -352,7 +350,7 @@ fn batch_starts(
         (0..rank).map(|axis| axis.checked_sub(missing).map_or(0, stride)).collect()
     };
     let (a, b) = (widened(&a, strides[0]), widened(&b, strides[1]));
-    let mut starts: SmallVec<[(usize, usize); 1]> = SmallVec::new();
+    let mut starts = Starts::new();
     for_each_offset(all.dims(), &a, |at| starts.push((at, 0)));
     let mut next = 0;
     for_each_offset(all.dims(), &b, |at| {

@@ -450,7 +450,7 @@ pub(super) fn register(registry: &mut Registry) {
     registry
         .op("MaxPoolGradWithArgmax")
         .types("T", DType::REALS)
-        .types("Targmax", positions)
+        .types("Targmax", &[DType::Int64])
         .kernel(MaxPoolGradWithArgmax::new);
     for (op, sizes) in [("MaxPoolGrad", None), ("MaxPoolGradV2", Some(3))] {
         registry.op(op).types("T", DType::REALS).kernel(move |c: &Construction<'_>| {

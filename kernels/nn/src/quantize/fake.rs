@@ -39,8 +39,7 @@ impl FakeQuant {
         let range = match range {
             Range::Args(..) => {
                 let (low, high) = (attrs.float("min")?, attrs.float("max")?);
-                // Written so that NaN is refused, too.
-                if !(low < high) {
+                if low >= high || low.is_nan() || high.is_nan() {
                     return Err(invalid_argument!("min has to be smaller than max, was: {low} >= {high}"));
                 }
                 Range::Args(low, high)

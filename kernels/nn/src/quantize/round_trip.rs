@@ -70,7 +70,7 @@ impl RoundTrip {
             (false, _) => Given::Not,
             (true, 1) => {
                 let (low, high) = (attrs.float("input_min")?, attrs.float("input_max")?);
-                if !(low <= high) {
+                if low > high || low.is_nan() || high.is_nan() {
                     return Err(invalid_argument!("Invalid range: input_min {low} > input_max {high}"));
                 }
                 Given::Attributes(low, high)
@@ -134,7 +134,7 @@ impl RoundTrip {
                 }
                 let (low, high) = (low.as_slice::<T>()?, high.as_slice::<T>()?);
                 if let (None, [low], [high]) = (axis, low, high)
-                    && !(low <= high)
+                    && (low > high || low.is_nan() || high.is_nan())
                 {
                     return Err(invalid_argument!("Invalid range: input_min {low:?} > input_max {high:?}"));
                 }
