@@ -424,7 +424,7 @@ mod tests {
     fn buckets_keep_the_weights() {
         let alias = Alias::new(vec![1.0, 0.0, 6.0, 3.0], 10.0);
         let mut words = Words::new(Philox::from_seeds(3, 4));
-        let mut counts = [0; 4];
+        let mut counts = [0i32; 4];
         (0..10_000).for_each(|_| counts[alias.pick(&mut words) as usize] += 1);
         assert_eq!(counts[1], 0);
         assert!(counts[2].abs_diff(6000) < 200 && counts[3].abs_diff(3000) < 200, "{counts:?}");
