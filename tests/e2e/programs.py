@@ -70,3 +70,12 @@ def train_on_both(server, reference, build, feeds, rtol=1e-3, atol=1e-5, improve
         first, last = (np.mean(tf.nest.flatten(step)[0]) for step in (ours.steps[0], ours.steps[-1]))
         assert last < first
     return ours
+
+
+def dense(x, units, name, activation=None):
+    """A dense layer over the last axis."""
+    with v1.variable_scope(name):
+        kernel = v1.get_variable("kernel", [int(x.shape[-1]), units], initializer=v1.glorot_uniform_initializer())
+        bias = v1.get_variable("bias", [units], initializer=v1.zeros_initializer())
+        y = tf.nn.bias_add(tf.tensordot(x, kernel, [[x.shape.ndims - 1], [0]]), bias)
+    return activation(y) if activation else y

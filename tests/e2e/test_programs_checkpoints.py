@@ -179,14 +179,16 @@ def monitored(place, folder, last_step, container, nan_at=None):
         v1.set_random_seed(3)
         count = v1.train.get_or_create_global_step()
         weights = v1.get_variable("weights", initializer=tf.random.normal([4], seed=2), use_resource=True)
-        loss = tf.reduce_sum(tf.square(weights - 2.0))
+        before = tf.identity(weights)
+        error = tf.reduce_sum(tf.square(before - 2.0))
+        loss = error
         if nan_at is not None:
             loss = tf.where(count >= nan_at, float("nan"), loss)
         loss = tf.identity(loss, "loss")
         v1.summary.scalar("loss", loss)
-        v1.summary.histogram("weights", weights)
+        v1.summary.histogram("weights", before)
         with tf.control_dependencies([loss]):
-            step = v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(tf.square(weights - 2.0)), count)
+            step = v1.train.GradientDescentOptimizer(0.1).minimize(error, count)
         hooks = [v1.train.StopAtStepHook(last_step=last_step), v1.train.NanTensorHook(loss), recorder,
                  v1.train.LoggingTensorHook({"loss": loss}, every_n_iter=2),
                  v1.train.StepCounterHook(every_n_steps=2, output_dir=str(folder)),

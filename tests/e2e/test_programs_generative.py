@@ -4,17 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.e2e.programs import train_on_both
+from tests.e2e.programs import dense, train_on_both
 
 v1 = tf.compat.v1
-
-
-def dense(x, units, name, activation=None):
-    with v1.variable_scope(name):
-        kernel = v1.get_variable("kernel", [int(x.shape[-1]), units], initializer=v1.glorot_normal_initializer())
-        bias = v1.get_variable("bias", [units], initializer=v1.zeros_initializer())
-    y = tf.matmul(x, kernel) + bias
-    return activation(y) if activation else y
 
 
 def points(step, count=16):
