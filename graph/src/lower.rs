@@ -167,7 +167,7 @@ impl Lowering<'_> {
     fn expand_call(&mut self, item: &Item, function: &NameAttrList, gradient: bool) -> Result<()> {
         let def = &item.def;
         let (data, control) = split_inputs(def);
-        let start = format!("{}/start", def.name);
+        let start = format!("{}/_start", def.name);
         // Bodies may have nodes without inputs; these run where, and only if, the call does.
         if let Some(first) = data.first() {
             let inputs = std::iter::once(first.clone()).chain(control).collect();
@@ -211,7 +211,7 @@ impl Lowering<'_> {
             Some(Value::I(n)) => *n,
             _ => PARALLEL_ITERATIONS,
         };
-        let part = |what: &str, i: usize| format!("{name}/{what}_{i}");
+        let part = |what: &str, i: usize| format!("{name}/_{what}_{i}");
         for (i, (source, &dtype)) in data.iter().zip(&types).enumerate() {
             let inputs = std::iter::once(source.clone()).chain(control.iter().cloned()).collect();
             let frame = Value::S(name.clone().into_bytes().into());
@@ -220,7 +220,7 @@ impl Lowering<'_> {
             let ends = vec![part("enter", i), part("next", i)];
             self.add(def, &part("merge", i), "Merge", ends, &[("T", Value::Type(dtype)), ("N", Value::I(2))]);
         }
-        let cond_pivot = format!("{name}/cond_pivot");
+        let cond_pivot = format!("{name}/_cond_pivot");
         self.add(def, &cond_pivot, "NoOp", vec![format!("^{}", part("merge", 0))], &[]);
         let args: Vec<String> = (0..data.len()).map(|i| part("merge", i)).collect();
         let prefix = format!("{name}/cond/_0/");
@@ -232,7 +232,7 @@ impl Lowering<'_> {
         let holds =
             condition.results.first().ok_or_else(|| invalid_argument!("The condition of a loop gives nothing"))?;
         let holds = self.truth(def, &cond.name, holds.clone())?;
-        let loop_cond = format!("{name}/loop_cond");
+        let loop_cond = format!("{name}/_loop_cond");
         let inputs = std::iter::once(holds).chain(condition.effects).collect();
         self.add(def, &loop_cond, "LoopCond", inputs, &[]);
         for (i, &dtype) in types.iter().enumerate() {
@@ -240,7 +240,7 @@ impl Lowering<'_> {
             self.add(def, &part("switch", i), "Switch", inputs, &[("T", Value::Type(dtype))]);
             self.add(def, &part("exit", i), "Exit", vec![part("switch", i)], &[("T", Value::Type(dtype))]);
         }
-        let body_pivot = format!("{name}/body_pivot");
+        let body_pivot = format!("{name}/_body_pivot");
         let first = vec![format!("{}:1", part("switch", 0))];
         self.add(def, &body_pivot, "Identity", first, &[("T", Value::Type(types[0]))]);
         let args: Vec<String> = (0..data.len()).map(|i| format!("{}:1", part("switch", i))).collect();
@@ -293,18 +293,18 @@ impl Lowering<'_> {
             lowering.add(def, &what, op, inputs, &attrs);
         };
         let selector_type = if by_index { DType::Int32 } else { DType::Bool }.number();
-        let pivot = format!("{name}/pivot");
+        let pivot = format!("{name}/_pivot");
         switch(self, pivot.clone(), selector.clone(), selector_type);
         for (i, (source, &dtype)) in data.iter().zip(&types).enumerate() {
-            switch(self, format!("{name}/switch_{i}"), source.clone(), dtype);
+            switch(self, format!("{name}/_switch_{i}"), source.clone(), dtype);
         }
         let mut results = Vec::new();
         let mut ends = Vec::new();
         for (k, branch) in branches.iter().enumerate() {
-            let own_pivot = format!("{name}/pivot_{k}");
+            let own_pivot = format!("{name}/_pivot_{k}");
             let selector_attr = [("T", Value::Type(selector_type))];
             self.add(def, &own_pivot, "Identity", vec![format!("{pivot}:{k}")], &selector_attr);
-            let args: Vec<String> = (0..data.len()).map(|i| format!("{name}/switch_{i}:{k}")).collect();
+            let args: Vec<String> = (0..data.len()).map(|i| format!("{name}/_switch_{i}:{k}")).collect();
             let call = Call {
                 function: &branch.name,
                 attrs: &branch.attr,
@@ -317,7 +317,7 @@ impl Lowering<'_> {
             if body.results.len() != out_types.len() {
                 return Err(invalid_argument!("A branch of {} gives a wrong number of values", def.op));
             }
-            let end = format!("{name}/end_{k}");
+            let end = format!("{name}/_end_{k}");
             let inputs = std::iter::once(own_pivot).chain(body.effects).collect();
             self.add(def, &end, "Identity", inputs, &selector_attr);
             ends.push(end);
@@ -326,12 +326,12 @@ impl Lowering<'_> {
         let n = Value::I(branches.len() as i64);
         let mut outputs = Vec::new();
         for (i, &dtype) in out_types.iter().enumerate() {
-            let merge = format!("{name}/merge_{i}");
+            let merge = format!("{name}/_merge_{i}");
             let inputs = results.iter().map(|branch| branch[i].clone()).collect();
             self.add(def, &merge, "Merge", inputs, &[("T", Value::Type(dtype)), ("N", n.clone())]);
             outputs.push(merge);
         }
-        let executed = format!("{name}/executed");
+        let executed = format!("{name}/_executed");
         self.add(def, &executed, "Merge", ends, &[("T", Value::Type(selector_type)), ("N", n)]);
         let mut waits: Vec<String> = outputs.iter().map(|output| format!("^{output}")).collect();
         waits.push(format!("^{executed}"));
@@ -341,7 +341,7 @@ impl Lowering<'_> {
 
     /// Stands the results of an expansion in for the outputs of the node, and a `NoOp` for its control output.
     fn finish_node(&mut self, def: &NodeDef, results: Vec<String>, waits: Vec<String>) {
-        let done = format!("{}/done", def.name);
+        let done = format!("{}/_done", def.name);
         self.add(def, &done, "NoOp", waits, &[]);
         for (slot, result) in results.into_iter().enumerate() {
             self.renamed.insert(format!("{}:{slot}", def.name), result);
@@ -368,7 +368,7 @@ impl Lowering<'_> {
         if dtype == DType::Bool.number() {
             return value;
         }
-        let name = format!("{}/to_bool", def.name);
+        let name = format!("{}/_to_bool", def.name);
         self.add(def, &name, "ToBool", vec![value], &[("T", Value::Type(dtype))]);
         name
     }

@@ -106,10 +106,10 @@ fn a_loop_becomes_a_frame() {
     let unmarked = vec![placeholder(), node("w", "While", &["p"], &attrs[..3])];
     assert!(lowered(unmarked, vec![cond.clone(), body.clone()]).unwrap().find("w").is_some());
     let graph = lowered(nodes, vec![cond, body]).unwrap();
-    assert_eq!(inputs(&graph, "a"), ["w/exit_0:0", "w/exit_0:0"]);
-    assert_eq!(inputs(&graph, "w/next_0"), ["w/body/_1/next:0"]);
+    assert_eq!(inputs(&graph, "a"), ["w/_exit_0:0", "w/_exit_0:0"]);
+    assert_eq!(inputs(&graph, "w/_next_0"), ["w/body/_1/next:0"]);
     let frames = graphmill_graph::frames(&graph).unwrap();
-    for name in ["w/cond/_0/one", "w/body/_1/one", "w/body/_1/next", "w/next_0"] {
+    for name in ["w/cond/_0/one", "w/body/_1/one", "w/body/_1/next", "w/_next_0"] {
         assert_ne!(frames.of(graph.find(name).unwrap()).index(), 0, "{name}");
     }
 }
@@ -181,4 +181,15 @@ fn the_gradient_of_a_function_becomes_that_of_its_nodes() {
     let error = lowered(nodes("unknown"), vec![unknown]).unwrap_err();
     assert_eq!(error.code(), Code::NotFound);
     assert!(error.message().starts_with("No gradient defined for op: Invert"), "{error}");
+}
+
+#[test]
+fn a_body_may_have_nodes_of_any_name() {
+    let body = vec![
+        node("start", "Identity", &["x"], &[("T", Value::Type(INT32))]),
+        node("done", "AddV2", &["start:output:0", "x"], &[("T", Value::Type(INT32))]),
+    ];
+    let function = function("f", INT32, body, "done:z:0");
+    let graph = lowered(vec![placeholder(), partitioned("c", "p", "f")], vec![function]).unwrap();
+    assert!(graph.find("c/start").is_some() && graph.find("c/done").is_some());
 }
