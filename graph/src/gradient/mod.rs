@@ -216,7 +216,7 @@ impl<'a> Backwards<'a> {
             let mut tin = numbers(&node.input_types, DType::Resource);
             tin.extend(numbers(&node.output_types, DType::Resource));
             let tout = numbers(&node.input_types, DType::Float);
-            let f = NameAttrList { name: op, attr: node.def.attr.clone(), ..Default::default() };
+            let f = NameAttrList { name: op, attr: node.def.attr.clone() };
             let sources = node.inputs.clone();
             let input = sources.iter().cloned().chain(dy).collect();
             let attrs = vec![("f", Value::Func(f)), ("Tin", list(tin)), ("Tout", list(tout))];
