@@ -22,14 +22,14 @@ pub struct FunctionRuntime {
     registry: Arc<Registry>,
     device: Arc<Device>,
     executor: Executor,
-    instances: Mutex<HashMap<Key, Prepared>>,
+    instances: Mutex<HashMap<Key, Cell>>,
 }
-
-/// What came of preparing a function, once somebody has.
-type Prepared = Arc<OnceLock<Result<Arc<Instance>>>>;
 
 /// A function's name, and the bytes of its attributes.
 type Key = (String, Vec<u8>);
+
+/// A function that is being prepared by the first who asks, while others wait.
+type Cell = Arc<OnceLock<Result<Arc<Instance>>>>;
 
 /// A function that is ready to run.
 struct Instance {

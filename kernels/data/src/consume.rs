@@ -11,9 +11,7 @@ use std::sync::Arc;
 
 pub(crate) fn register(registry: &mut Registry) {
     registry.op("ReduceDataset").async_kernel(Reduce::new);
-    for op in ["DatasetToSingleElement", "ExperimentalDatasetToSingleElement"] {
-        registry.op(op).async_kernel(|c| Ok(SingleElement(Spec::of(c)?)));
-    }
+    registry.op("DatasetToSingleElement").async_kernel(|c| Ok(SingleElement(Spec::of(c)?)));
     registry.op("DatasetCardinality").kernel(|_| Ok(Cardinality));
     registry.op("ExperimentalDatasetCardinality").kernel(|_| Ok(Cardinality));
     registry.op("WrapDatasetVariant").kernel(|_| Ok(Wrap));
