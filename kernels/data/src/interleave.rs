@@ -346,6 +346,8 @@ impl InterleaveIterator {
                 None if open.next().is_none() => return Ok(()),
                 None => {
                     self.ctx.check()?;
+                    // Of those that have not begun, as there are many or they have been restored, nobody would ring.
+                    self.turns.iter().try_for_each(Turn::begin)?;
                     bell.wait(rung);
                 }
             }
