@@ -35,7 +35,8 @@ pub use checksum::{crc32c, mask, masked_crc32c, unmask};
 pub use compression::{Compression, decompress_reader};
 pub use events::{EventsWriter, seconds_now};
 pub use example::{
-    Dense, DenseList, Layout, Parsed, ParsedSequences, Ragged, SequenceLayout, Sparse, parse_batch, parse_sequences, parse_single,
+    Dense, DenseList, Layout, Parsed, ParsedSequences, Ragged, SequenceLayout, Sparse, parse_batch, parse_sequences,
+    parse_single,
 };
 pub use file_system::{FileReader, FileSystem, RandomAccessFile, WritableFile, io_error};
 pub use fixed_length::{FixedLength, FixedLengthReader};

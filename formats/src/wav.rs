@@ -91,7 +91,9 @@ pub fn decode_wav(file: &[u8]) -> Result<Wav> {
     }
     let expected = u32::from(bits_per_sample) * u32::from(channels) / 8;
     if u32::from(bytes_per_sample) != expected {
-        return Err(invalid_argument!("Bad bytes per sample in WAV header: Expected {expected} but got {bytes_per_sample}"));
+        return Err(invalid_argument!(
+            "Bad bytes per sample in WAV header: Expected {expected} but got {bytes_per_sample}"
+        ));
     }
     if u64::from(bytes_per_second) != u64::from(expected) * u64::from(sample_rate) {
         return Err(invalid_argument!(

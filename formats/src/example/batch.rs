@@ -297,10 +297,8 @@ mod tests {
     use prost::Message;
 
     fn example(features: &[(&str, Kind)]) -> Bytes {
-        let feature = features
-            .iter()
-            .map(|(key, kind)| ((*key).to_owned(), FeatureProto { kind: Some(kind.clone()) }))
-            .collect();
+        let feature =
+            features.iter().map(|(key, kind)| ((*key).to_owned(), FeatureProto { kind: Some(kind.clone()) })).collect();
         Example { features: Some(Features { feature }) }.encode_to_vec().into()
     }
 

@@ -11,4 +11,3 @@ mod wire;
 pub use batch::{Parsed, parse_batch, parse_single};
 pub use layout::{Dense, Layout, Ragged, Sparse};
 pub use sequence::{DenseList, ParsedSequences, SequenceLayout, parse_sequences};
-

@@ -243,7 +243,11 @@ impl ListColumn {
         let rows = self.lengths().max().unwrap_or(0) as i64;
         let starts = std::iter::once(0).chain(self.feature_ends.iter().copied());
         let columns = self.feature_ends.iter().zip(starts).map(|(end, start)| end - start).max().unwrap_or(0) as i64;
-        if batched { Tensor::vector(&[self.example_ends.len() as i64, rows, columns]) } else { Tensor::vector(&[rows, columns]) }
+        if batched {
+            Tensor::vector(&[self.example_ends.len() as i64, rows, columns])
+        } else {
+            Tensor::vector(&[rows, columns])
+        }
     }
 }
 

@@ -43,9 +43,7 @@ impl Kernel for DrawBoundingBoxes {
             return Err(invalid_argument!("Channel depth should be either 1 (GRY), 3 (RGB), or 4 (RGBA)"));
         }
         if corners != 4 {
-            return Err(invalid_argument!(
-                "The size of the third dimension of the box must be 4. Received: {corners}"
-            ));
+            return Err(invalid_argument!("The size of the third dimension of the box must be 4. Received: {corners}"));
         }
         let colors = if ctx.num_inputs() == 3 { given_colors(ctx.input(2)?, depth)? } else { Vec::new() };
         let colors = if colors.is_empty() { default_colors(depth) } else { colors };

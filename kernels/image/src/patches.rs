@@ -30,8 +30,10 @@ impl Patches {
             if *first != 1 || *last != 1 {
                 return Err(unimplemented_op!("Only support {name} across space."));
             }
-            let inner: Option<Vec<usize>> =
-                inner.iter().map(|&v| i32::try_from(v).ok().and_then(|v| usize::try_from(v).ok()).filter(|&v| v >= 1)).collect();
+            let inner: Option<Vec<usize>> = inner
+                .iter()
+                .map(|&v| i32::try_from(v).ok().and_then(|v| usize::try_from(v).ok()).filter(|&v| v >= 1))
+                .collect();
             inner.ok_or_else(|| out_of_range!("{name} is out of range."))
         };
         let rates = if axes == 2 { spatial("rates")? } else { vec![1; axes] };

@@ -8,7 +8,9 @@ use std::collections::BinaryHeap;
 
 pub(crate) fn register(registry: &mut Registry) {
     let types = [DType::Float, DType::Half];
-    registry.op("NonMaxSuppression").kernel(|c| Ok(Suppress { iou: Some(c.attrs().float("iou_threshold")?), ..plain() }));
+    registry
+        .op("NonMaxSuppression")
+        .kernel(|c| Ok(Suppress { iou: Some(c.attrs().float("iou_threshold")?), ..plain() }));
     registry.op("NonMaxSuppressionV2").types("T", &types).kernel(|_| Ok(plain()));
     registry.op("NonMaxSuppressionV3").types("T", &types).kernel(|_| Ok(Suppress { scores: true, ..plain() }));
     registry.op("NonMaxSuppressionV4").types("T", &types).kernel(|c| Ok(Suppress { counts: true, ..padded(c)? }));
@@ -16,9 +18,7 @@ pub(crate) fn register(registry: &mut Registry) {
         .op("NonMaxSuppressionV5")
         .types("T", &types)
         .kernel(|c| Ok(Suppress { counts: true, soft: true, ..padded(c)? }));
-    registry
-        .op("NonMaxSuppressionWithOverlaps")
-        .kernel(|_| Ok(Suppress { scores: true, overlaps: true, ..plain() }));
+    registry.op("NonMaxSuppressionWithOverlaps").kernel(|_| Ok(Suppress { scores: true, overlaps: true, ..plain() }));
     registry.op("CombinedNonMaxSuppression").kernel(Combined::new);
 }
 
@@ -302,13 +302,8 @@ impl Kernel for Combined {
         let mut out_scores = Tensor::zeros(DType::Float, shape.clone())?;
         let mut out_classes = Tensor::zeros(DType::Float, shape)?;
         let mut valid = Vec::with_capacity(batch);
-        let rules = Rules {
-            most: per_class.min(count),
-            largest_overlap: overlap,
-            lowest_score,
-            sigma: 0.0,
-            half: false,
-        };
+        let rules =
+            Rules { most: per_class.min(count), largest_overlap: overlap, lowest_score, sigma: 0.0, half: false };
         let (corners, _) = boxes.as_slice::<f32>()?.as_chunks::<4>();
         let scores = scores.as_slice::<f32>()?;
         for b in 0..batch {

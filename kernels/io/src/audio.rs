@@ -66,7 +66,8 @@ impl Kernel for EncodeWav {
             return Err(invalid_argument!("Cannot encode audio with >= max int32 elements"));
         }
         let rate = rate.scalar_value::<i32>()?;
-        let rate = u64::try_from(rate).map_err(|_| invalid_argument!("sample_rate must be in (0, 2^32), got: {rate}"))?;
+        let rate =
+            u64::try_from(rate).map_err(|_| invalid_argument!("sample_rate must be in (0, 2^32), got: {rate}"))?;
         let file = encode_wav(audio.as_slice::<f32>()?, rate, channels, frames)?;
         set_string(ctx, 0, file)
     }

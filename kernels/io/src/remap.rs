@@ -57,11 +57,9 @@ impl GenerateVocabRemapping {
             }
         }
         match most {
-            Some(most) if lines.len() < most => Err(invalid_argument!(
-                "Invalid vocab_size in {}: expected {most} but got {}",
-                text(file),
-                lines.len()
-            )),
+            Some(most) if lines.len() < most => {
+                Err(invalid_argument!("Invalid vocab_size in {}: expected {most} but got {}", text(file), lines.len()))
+            }
             _ => Ok(lines),
         }
     }
@@ -179,14 +177,16 @@ impl Kernel for LoadAndRemapMatrix {
         }
         let mut output = Tensor::zeros(DType::Float, Shape::from_dims(&[self.rows, self.columns])?)?;
         let matrix = output.as_mut_slice::<f32>()?;
-        let (mut row, end) = (new_rows.keys().min().copied().unwrap_or(0), new_rows.keys().max().map_or(0, |last| last + 1));
+        let (mut row, end) =
+            (new_rows.keys().min().copied().unwrap_or(0), new_rows.keys().max().map_or(0, |last| last + 1));
         while row < end {
             let length = self.most_rows.min(end - row);
             let block = reader.slice(name, &TensorSlice::parse(&format!("{row},{length}:-"))?)?;
             for (offset, values) in block.as_slice::<f32>()?.chunks_exact(old_columns.max(1)).enumerate() {
                 let Some(&new_row) = new_rows.get(&(row + offset)) else { continue };
                 for (old_column, &value) in values.iter().enumerate() {
-                    let new_column = if moves_columns { new_columns.get(&old_column).copied() } else { Some(old_column) };
+                    let new_column =
+                        if moves_columns { new_columns.get(&old_column).copied() } else { Some(old_column) };
                     if let Some(new_column) = new_column {
                         let place = matrix.get_mut(new_row * self.columns + new_column);
                         *place.ok_or_else(|| internal!("a remapped place is out of range"))? = value;

@@ -4,7 +4,9 @@ use crate::distribution::uniform_f32;
 use crate::philox::{Generator, Philox, Words};
 use crate::stateless::stream_of_seed;
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
-use graphmill_tensor::{DType, Element, Result, Shape, Tensor, dispatch, failed_precondition, internal, invalid_argument};
+use graphmill_tensor::{
+    DType, Element, Result, Shape, Tensor, dispatch, failed_precondition, internal, invalid_argument,
+};
 
 pub(crate) fn register(registry: &mut Registry) {
     use DType::*;
@@ -19,10 +21,7 @@ pub(crate) fn register(registry: &mut Registry) {
         .op("SampleDistortedBoundingBoxV2")
         .types("T", &integers)
         .kernel(|c| SampleBox::new(c, Some(Generator::new(c)?), None));
-    registry
-        .op("StatelessSampleDistortedBoundingBox")
-        .types("T", &integers)
-        .kernel(|c| SampleBox::new(c, None, None));
+    registry.op("StatelessSampleDistortedBoundingBox").types("T", &integers).kernel(|c| SampleBox::new(c, None, None));
 }
 
 /// Cuts a part of a size out of an image, at a random place.
@@ -237,9 +236,10 @@ fn image_size(size: &Tensor) -> Result<[i32; 2]> {
     let sizes = sizes.ok_or_else(|| internal!("image_size cannot be of type {}", size.dtype()))?;
     let checked = |at: usize, name: &str| {
         let size = sizes.get(at).copied().unwrap_or(-1);
-        i32::try_from(size).ok().filter(|&size| (0..i32::MAX).contains(&size)).ok_or_else(|| {
-            invalid_argument!("image {name} cannot be >= int32 max")
-        })
+        i32::try_from(size)
+            .ok()
+            .filter(|&size| (0..i32::MAX).contains(&size))
+            .ok_or_else(|| invalid_argument!("image {name} cannot be >= int32 max"))
     };
     Ok([checked(0, "height")?, checked(1, "width")?])
 }
@@ -300,7 +300,8 @@ impl Kernel for SampleBox {
         let mut chosen = whole;
         for _ in 0..self.attempts {
             let aspect = uniform_f32(words.next()) * (high - low) + low;
-            if let Some(part) = self.part(width, height, aspect, &mut words).filter(|part| part.covers(covered, &boxes)) {
+            if let Some(part) = self.part(width, height, aspect, &mut words).filter(|part| part.covers(covered, &boxes))
+            {
                 chosen = part;
                 break;
             }

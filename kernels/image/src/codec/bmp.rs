@@ -25,9 +25,7 @@ pub(super) fn decode(data: &[u8], channels: usize) -> Result<Decoded> {
         3 => 3,
         4 => 4,
         other => {
-            return Err(invalid_argument!(
-                "Number of channels inherent in the image must be 1, 3 or 4, was {other}"
-            ));
+            return Err(invalid_argument!("Number of channels inherent in the image must be 1, 3 or 4, was {other}"));
         }
     };
     if width <= 0 {

@@ -35,9 +35,7 @@ impl DecodeImage {
             kernel.ratio = ratio as usize;
             kernel.recover = attrs.bool("try_recover_truncated")?;
             if !matches!(attrs.str("dct_method")?, "" | "INTEGER_FAST" | "INTEGER_ACCURATE") {
-                return Err(invalid_argument!(
-                    "dct_method must be one of {{'', 'INTEGER_FAST', 'INTEGER_ACCURATE'}}"
-                ));
+                return Err(invalid_argument!("dct_method must be one of {{'', 'INTEGER_FAST', 'INTEGER_ACCURATE'}}"));
             }
         }
         if op == "DecodePng" || op == "DecodeImage" {
@@ -64,9 +62,9 @@ impl DecodeImage {
                 "Trying to decode {format} format using DecodeBmp op. Use `decode_{}` or `decode_image` instead.",
                 format.to_lowercase()
             )),
-            ("DecodeAndCropJpeg", _) => Err(invalid_argument!(
-                "DecodeAndCropJpeg operation can run on JPEG only, but detected {format}."
-            )),
+            ("DecodeAndCropJpeg", _) => {
+                Err(invalid_argument!("DecodeAndCropJpeg operation can run on JPEG only, but detected {format}."))
+            }
             (op, "BMP") => Err(invalid_argument!(
                 "Trying to decode BMP format using a wrong op. Use `decode_bmp` or `decode_image` instead. Op used: {op}"
             )),
@@ -81,8 +79,7 @@ impl DecodeImage {
             }
             self.check_format("JPEG")?;
             let window = if self.op == "DecodeAndCropJpeg" { Some(window(ctx.input(1)?)?) } else { None };
-            let settings =
-                jpeg::Settings { channels: self.channels, ratio: self.ratio, recover: self.recover, window };
+            let settings = jpeg::Settings { channels: self.channels, ratio: self.ratio, recover: self.recover, window };
             return jpeg::decode(data, settings);
         }
         if data.starts_with(b"\x89PNG\r\n\x1a\n") {

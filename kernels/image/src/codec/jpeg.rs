@@ -49,7 +49,8 @@ pub(super) fn decode(data: &[u8], settings: Settings) -> Result<Decoded> {
         wanted => wanted,
     };
     let color = if channels == 1 { ColorSpace::Luma } else { ColorSpace::RGB };
-    let options = DecoderOptions::default().jpeg_set_out_colorspace(color).set_max_width(1 << 16).set_max_height(1 << 16);
+    let options =
+        DecoderOptions::default().jpeg_set_out_colorspace(color).set_max_width(1 << 16).set_max_height(1 << 16);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(data), options);
     let pixels = decoder.decode().map_err(|_| failed())?;
     if pixels.len() != height * width * channels {
@@ -93,7 +94,13 @@ fn shrink(pixels: Vec<u8>, height: usize, width: usize, channels: usize, ratio: 
     (result, rows, columns)
 }
 
-fn cut(pixels: &[u8], height: usize, width: usize, channels: usize, window: [i32; 4]) -> Result<(Vec<u8>, usize, usize)> {
+fn cut(
+    pixels: &[u8],
+    height: usize,
+    width: usize,
+    channels: usize,
+    window: [i32; 4],
+) -> Result<(Vec<u8>, usize, usize)> {
     let sizes: Result<Vec<usize>, _> = window.iter().map(|&size| usize::try_from(size)).collect();
     let Ok(&[top, left, rows, columns]) = sizes.as_deref() else { return Err(failed()) };
     let fits = |start: usize, length: usize, size: usize| start.checked_add(length).is_some_and(|end| end <= size);

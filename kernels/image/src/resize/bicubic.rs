@@ -27,10 +27,7 @@ fn table(a: f64) -> Table {
         let near = (i as f64 / STEPS as f64) as f32;
         let far = (f64::from(near) + 1.0) as f32;
         let (x, y) = (f64::from(near), f64::from(far));
-        [
-            (((a + 2.0) * x - (a + 3.0)) * x * x + 1.0) as f32,
-            (((a * y - 5.0 * a) * y + 8.0 * a) * y - 4.0 * a) as f32,
-        ]
+        [(((a + 2.0) * x - (a + 3.0)) * x * x + 1.0) as f32, (((a * y - 5.0 * a) * y + 8.0 * a) * y - 4.0 * a) as f32]
     };
     (0..=STEPS).map(weights).collect()
 }

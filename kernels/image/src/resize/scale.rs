@@ -160,7 +160,14 @@ fn scales(ctx: &Context<'_>) -> Result<[f32; 2]> {
 }
 
 /// Resamples rows, then columns.
-fn gather<T: Real>(ctx: &Context<'_>, image: &[T], dims: [usize; 4], rows: &[Span], columns: &[Span], output: &mut [f32]) {
+fn gather<T: Real>(
+    ctx: &Context<'_>,
+    image: &[T],
+    dims: [usize; 4],
+    rows: &[Span],
+    columns: &[Span],
+    output: &mut [f32],
+) {
     let [_, height, width, channels] = dims;
     let (row, new_row) = (width * channels, columns.len() * channels);
     let taps = rows.iter().chain(columns).map(|span| span.weights.len()).max().unwrap_or(1);

@@ -106,9 +106,7 @@ impl DecodeCsv {
 
     fn parse(&self, field: &[u8], column: usize, record: usize, output: &mut Tensor) -> Result<()> {
         let dtype = output.dtype();
-        let bad = || {
-            invalid_argument!("Field {column} in record {record} is not a valid {dtype}: {}", text(field))
-        };
+        let bad = || invalid_argument!("Field {column} in record {record} is not a valid {dtype}: {}", text(field));
         macro_rules! store {
             ($T:ty, $parse:ident) => {
                 set(output.as_mut_slice::<$T>()?, record, $parse::<$T>(field).ok_or_else(bad)?)
@@ -200,7 +198,10 @@ mod tests {
         assert_eq!(fields(&plain, "a,b,c").unwrap(), ["a", "b", "c"]);
         assert_eq!(fields(&plain, "a,,").unwrap(), ["a", "", ""]);
         assert_eq!(fields(&plain, "").unwrap(), [""; 0]);
-        assert_eq!(fields(&plain, "\"x,\"\"y\"\"\",\"\",z\n").unwrap_err().message(), "Unquoted fields cannot have quotes/CRLFs inside");
+        assert_eq!(
+            fields(&plain, "\"x,\"\"y\"\"\",\"\",z\n").unwrap_err().message(),
+            "Unquoted fields cannot have quotes/CRLFs inside"
+        );
         assert_eq!(fields(&plain, "\"x,\"\"y\"\"\",\"\",z").unwrap(), ["x,\"y\"", "", "z"]);
         for bad in ["\"a", "\"a\"b", "a\"b", "\"a\nb", "\""] {
             assert!(fields(&plain, bad).is_err(), "{bad}");

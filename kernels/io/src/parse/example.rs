@@ -106,7 +106,9 @@ impl ParseExample {
         if dense_types.len() != dense_shapes.len() {
             return Err(invalid_argument!("len(dense_keys) != len(dense_shapes)"));
         }
-        for (keys, count, name) in [(&sparse_keys, sparse_types.len(), "sparse"), (&dense_keys, dense_types.len(), "dense")] {
+        for (keys, count, name) in
+            [(&sparse_keys, sparse_types.len(), "sparse"), (&dense_keys, dense_types.len(), "dense")]
+        {
             let given = match keys {
                 Keys::Known(keys) => keys.len(),
                 Keys::Inputs(range) => range.len(),
@@ -172,7 +174,8 @@ impl ParseExample {
             dense.check_default(position)?;
             layout.dense.push(dense);
         }
-        layout.sparse = sparse_keys.into_iter().zip(&self.sparse_types).map(|(key, &dtype)| Sparse { key, dtype }).collect();
+        layout.sparse =
+            sparse_keys.into_iter().zip(&self.sparse_types).map(|(key, &dtype)| Sparse { key, dtype }).collect();
         layout.ragged = ragged_keys
             .into_iter()
             .zip(&self.ragged_types)

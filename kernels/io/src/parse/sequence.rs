@@ -166,8 +166,7 @@ impl ParseSequence {
         let context_keys = keys(&self.context_dense.keys, self.context_dense.types.len(), "context_dense_keys")?;
         let configs = context_keys.into_iter().zip(&self.context_dense.types).zip(&self.context_shapes);
         for (((key, &dtype), shape), input) in configs.zip(self.context_defaults.clone()) {
-            let dense =
-                Dense { key, dtype, shape: shape.clone(), variable: false, default: ctx.input(input)?.clone() };
+            let dense = Dense { key, dtype, shape: shape.clone(), variable: false, default: ctx.input(input)?.clone() };
             dense.check_default(context.dense.len())?;
             context.dense.push(dense);
         }

@@ -25,15 +25,11 @@ impl Kernel for ParseTensor {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
         let serialized = ctx.input(0)?;
         if !serialized.shape().is_scalar() {
-            return Err(invalid_argument!(
-                "Expected `serialized` to be a scalar, got shape: {}",
-                serialized.shape()
-            ));
+            return Err(invalid_argument!("Expected `serialized` to be a scalar, got shape: {}", serialized.shape()));
         }
         let serialized = first(serialized)?;
-        let proto = TensorProto::decode(serialized.clone()).map_err(|_| {
-            invalid_argument!("Could not parse `serialized` as TensorProto: '{}'", text(serialized))
-        })?;
+        let proto = TensorProto::decode(serialized.clone())
+            .map_err(|_| invalid_argument!("Could not parse `serialized` as TensorProto: '{}'", text(serialized)))?;
         let tensor = Tensor::from_proto(&proto)?;
         if tensor.dtype() != self.0 {
             return Err(invalid_argument!(

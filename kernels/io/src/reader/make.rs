@@ -71,12 +71,8 @@ fn lines(c: &Construction<'_>) -> Result<Format> {
 
 fn fixed_length(c: &Construction<'_>) -> Result<Format> {
     let bytes = |name| c.attrs().int(name);
-    let layout = FixedLength::new(
-        bytes("header_bytes")?,
-        bytes("record_bytes")?,
-        bytes("footer_bytes")?,
-        bytes("hop_bytes")?,
-    )?;
+    let layout =
+        FixedLength::new(bytes("header_bytes")?, bytes("record_bytes")?, bytes("footer_bytes")?, bytes("hop_bytes")?)?;
     let encoding = if c.attrs().has("encoding") { c.attrs().string("encoding")? } else { b"" };
     Ok(Format::FixedLength(layout, compression(encoding)))
 }

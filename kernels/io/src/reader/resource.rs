@@ -146,9 +146,8 @@ impl Reader {
         if !matches!(self.format, Format::Identity | Format::WholeFile) {
             return Err(unimplemented_op!("Reader RestoreState"));
         }
-        let state = ReaderBaseState::decode(serialized).map_err(|_| {
-            invalid_argument!("Could not parse state for {}: {}", self.name, serialized.escape_ascii())
-        })?;
+        let state = ReaderBaseState::decode(serialized)
+            .map_err(|_| invalid_argument!("Could not parse state for {}: {}", self.name, serialized.escape_ascii()))?;
         if state.work_started < 0 || state.work_finished < 0 || state.num_records_produced < 0 {
             return Err(invalid_argument!("Unexpected negative value when restoring in {}: {state:?}", self.name));
         }

@@ -78,11 +78,7 @@ impl Kernel for HistogramSummary {
             return Err(invalid_argument!("tags must be scalar"));
         }
         let histogram = histogram(&to_f64(values)?, &ctx.node().name)?;
-        let value = Value {
-            tag: text(first(tag)?),
-            value: Some(value::Value::Histo(histogram)),
-            ..Value::default()
-        };
+        let value = Value { tag: text(first(tag)?), value: Some(value::Value::Histo(histogram)), ..Value::default() };
         set_string(ctx, 0, Summary { value: vec![value] }.encode_to_vec())
     }
 }

@@ -140,9 +140,9 @@ impl Kernel for Write {
             Kind::RawProto => {
                 let mut summary = Summary::default();
                 for (i, part) in ctx.input(2)?.strings()?.iter().enumerate() {
-                    summary.merge(part.as_ref()).map_err(|_| {
-                        data_loss!("Bad tf.compat.v1.Summary binary proto tensor string at index {i}")
-                    })?;
+                    summary
+                        .merge(part.as_ref())
+                        .map_err(|_| data_loss!("Bad tf.compat.v1.Summary binary proto tensor string at index {i}"))?;
                 }
                 writer.write_what(step, event::What::Summary(summary))
             }
