@@ -65,7 +65,6 @@ struct EncodeJpeg {
     format: Option<usize>,
     quality: Option<i32>,
     progressive: bool,
-    optimize: bool,
     downsample: bool,
     density: Density,
     xmp: Vec<u8>,
@@ -78,7 +77,6 @@ impl EncodeJpeg {
             format: None,
             quality: None,
             progressive: false,
-            optimize: false,
             downsample: true,
             density: Density::Inch { x: 300, y: 300 },
             xmp: Vec::new(),
@@ -109,7 +107,6 @@ impl EncodeJpeg {
             format,
             quality: Some(quality),
             progressive: attrs.bool("progressive")?,
-            optimize: attrs.bool("optimize_size")?,
             downsample: attrs.bool("chroma_downsampling")?,
             density,
             xmp: attrs.string("xmp_metadata")?.to_vec(),
@@ -164,7 +161,8 @@ impl Kernel for EncodeJpeg {
         let mut encoded = Vec::new();
         let mut encoder = Encoder::new(&mut encoded, quality.max(1) as u8);
         encoder.set_progressive(self.progressive);
-        encoder.set_optimized_huffman_tables(self.optimize);
+        // Whether or not `optimize_size` asks for it: the encoder's fixed tables take more room than those of TensorFlow's.
+        encoder.set_optimized_huffman_tables(true);
         encoder.set_density(self.density);
         encoder.set_sampling_factor(if self.downsample && channels == 3 {
             SamplingFactor::F_2_2

@@ -76,10 +76,10 @@ fn convert(samples: &[u16], from: usize, to: usize, opaque: u16) -> Vec<u16> {
     result
 }
 
-/// Brightness with TensorFlow's weights, which give green and blue each other's.
+/// Brightness, with the weights of libpng in 32768ths.
 fn gray_of(red: u16, green: u16, blue: u16) -> u16 {
     const RED: u64 = 9798;
-    const GREEN: u64 = 3736;
+    const GREEN: u64 = 19235;
     let weighted = RED * u64::from(red) + GREEN * u64::from(green) + (32768 - RED - GREEN) * u64::from(blue);
     ((weighted + 16384) >> 15) as u16
 }
