@@ -342,7 +342,7 @@ impl Queue {
                     while let Some(element) = taken.pop() {
                         state.elements.restore(element);
                     }
-                    if *allow_small && state.elements.len() > 0 {
+                    if *allow_small && !state.elements.is_empty() {
                         *wanted = state.elements.len();
                     } else if *allow_small && !state.enqueues.is_empty() {
                         return Outcome::Moved;
