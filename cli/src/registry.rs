@@ -31,7 +31,7 @@ fn registry_with(files: Arc<dyn FileSystem>) -> Registry {
     graphmill_kernels_list::register(&mut registry);
     graphmill_kernels_math::register(&mut registry);
     graphmill_kernels_nn::register(&mut registry);
-    graphmill_kernels_random::register(&mut registry);
+    graphmill_kernels_random::register(&mut registry, &files);
     graphmill_kernels_sparse::register(&mut registry);
     graphmill_kernels_signal::register(&mut registry);
     graphmill_kernels_state::register(&mut registry);

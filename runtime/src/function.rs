@@ -22,8 +22,11 @@ pub struct FunctionRuntime {
     registry: Arc<Registry>,
     device: Arc<Device>,
     executor: Executor,
-    instances: Mutex<HashMap<Key, Arc<OnceLock<Result<Arc<Instance>>>>>>,
+    instances: Mutex<HashMap<Key, Prepared>>,
 }
+
+/// What came of preparing a function, once somebody has.
+type Prepared = Arc<OnceLock<Result<Arc<Instance>>>>;
 
 /// A function's name, and the bytes of its attributes.
 type Key = (String, Vec<u8>);

@@ -291,6 +291,7 @@ pub(super) fn splits(ends: &[usize], dtype: DType) -> Result<Tensor> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::example::{Ragged, Sparse};
     use graphmill_wire::tensorflow::{
         BytesList, Example, Feature as FeatureProto, Features, FloatList, Int64List, feature::Kind,
     };

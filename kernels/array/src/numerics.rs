@@ -91,10 +91,10 @@ mod tests {
             (&[-inf, nan, inf], "m : Tensor had Inf and NaN values", "m : Tensor had -Inf, +Inf, and NaN values"),
         ] {
             let x = Tensor::vector(values).unwrap();
-            assert_error(run(op("CheckNumerics", Float), &[&x]), first);
-            assert_error(run(op("CheckNumericsV2", Float), &[&x]), second);
+            assert_error(run(op("CheckNumerics", DType::Float), &[&x]), first);
+            assert_error(run(op("CheckNumericsV2", DType::Float), &[&x]), second);
         }
         let x = Tensor::vector(&[f16::MAX; 100]).unwrap();
-        assert_eq!(run(op("CheckNumerics", Half), &[&x]).unwrap().num_elements(), 100);
+        assert_eq!(run(op("CheckNumerics", DType::Half), &[&x]).unwrap().num_elements(), 100);
     }
 }

@@ -15,7 +15,12 @@ pub(crate) fn registry() -> Registry {
 /// Runs `body` with the context of an op without inputs and outputs.
 pub(crate) fn with_context(body: impl FnOnce(&Context<'_>)) {
     let device = Arc::new(Device::cpu("/job:localhost/replica:0/task:0", "localhost", 0, 1, IntraOpPool::new(2)));
-    let info = NodeInfo { name: "op".into(), op: "NoOp".into(), input_types: Box::new([]), output_types: Box::new([]) };
+    let info = NodeInfo {
+        name: "op".into(),
+        op: "NoOp".into(),
+        input_types: Default::default(),
+        output_types: Default::default(),
+    };
     let step = Arc::new(Step::new(1));
     body(&Context::new(&info, &step, &device, &mut [], &mut []));
 }

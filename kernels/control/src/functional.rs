@@ -39,7 +39,7 @@ fn new_call(c: &Construction<'_>) -> Result<Call> {
 fn new_gradient(c: &Construction<'_>) -> Result<Call> {
     let f = AttrValue { value: Some(Value::Func(c.attrs().func("f")?.clone())) };
     let attr = [("f".to_owned(), f)].into();
-    Ok(Call::new(c.handle(NameAttrList { name: "SymbolicGradient".to_owned(), attr, ..Default::default() })))
+    Ok(Call::new(c.handle(NameAttrList { name: "SymbolicGradient".to_owned(), attr })))
 }
 
 /// Calls a function with the inputs from number `first` on, as the whole work of a node.

@@ -246,8 +246,8 @@ mod tests {
                 let x: Vec<f64> = (0..n * 2).map(|v| (v as f64).sin()).collect();
                 let mut b = vec![0.0; n * 2];
                 for (b, x) in b.chunks_mut(n).zip(x.chunks(n)) {
-                    for i in 0..n {
-                        b[i] = (0..n).filter(|&j| keeps(i, j)).map(|j| t.at(i, j) * x[j]).sum();
+                    for (i, b) in b.iter_mut().enumerate() {
+                        *b = (0..n).filter(|&j| keeps(i, j)).map(|j| t.at(i, j) * x[j]).sum();
                     }
                 }
                 solve_triangular(t.view(), triangle, false, n, &mut b, n, 2);

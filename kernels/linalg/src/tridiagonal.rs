@@ -99,9 +99,9 @@ fn pivoted<T: Scalar>(d: &Diagonals<'_, T>, width: usize, x: &mut [T]) -> Option
     }
     let n = u.len();
     for k in (0..n).rev() {
-        for ahead in 1..=2 {
+        for (ahead, &factor) in u[k].iter().enumerate().skip(1) {
             if k + ahead < n {
-                subtract_row(x, width, k, u[k][ahead], k + ahead);
+                subtract_row(x, width, k, factor, k + ahead);
             }
         }
         divide_row(x, width, k, u[k][0]);
@@ -130,9 +130,9 @@ fn perturbed<T: Scalar>(d: &Diagonals<'_, T>, width: usize, x: &mut [T]) {
     let largest = looked_at.fold(first, |m, u| Float::max(m, u.abs()));
     let tolerance = T::Real::epsilon() * largest;
     for k in (0..n).rev() {
-        for ahead in 1..=2 {
+        for (ahead, &factor) in swapped[k].iter().enumerate().skip(1) {
             if k + ahead < n {
-                subtract_row(x, width, k, swapped[k][ahead], k + ahead);
+                subtract_row(x, width, k, factor, k + ahead);
             }
         }
         let mut pivot = swapped[k][0];

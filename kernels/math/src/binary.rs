@@ -99,11 +99,13 @@ pub(crate) fn register(r: &mut Registry) {
     binary!(r, Binary, "Xdivy", QUOTIENT, call2, [Complex32, Complex64], |a, b| {
         if a == Number::ZERO { a } else { Part::divide(a, b) }
     });
-    binary!(r, Binary, "Xlogy", CALL, call2, floats, |a, b| if a == 0.0 { a } else { a * b.ln() });
+    binary!(r, Binary, "Xlogy", CALL, call2, [f32, f64], |a, b| if a == 0.0 { a } else { a * b.ln() });
+    binary!(r, Binary, "Xlogy", CALL, call2, [f16, bf16], |a, b| times_rounded(a, b, f32::ln));
     binary!(r, Binary, "Xlogy", CALL, call2, [Complex32, Complex64], |a, b| {
         if a == Number::ZERO { a } else { a * complex::log(b) }
     });
-    binary!(r, Binary, "Xlog1py", CALL, call2, floats, |a, b| if a == 0.0 { a } else { a * b.ln_1p() });
+    binary!(r, Binary, "Xlog1py", CALL, call2, [f32, f64], |a, b| if a == 0.0 { a } else { a * b.ln_1p() });
+    binary!(r, Binary, "Xlog1py", CALL, call2, [f16, bf16], |a, b| times_rounded(a, b, f32::ln_1p));
     binary!(r, Binary, "Xlog1py", CALL, call2, [Complex32, Complex64], |a, b| {
         if a == Number::ZERO { a } else { a * complex::log1p(b) }
     });
@@ -146,6 +148,12 @@ pub(crate) fn register(r: &mut Registry) {
         let tolerance = f64::from(c.attrs().float("tolerance")?);
         Ok(ApproximateEqual { body: map2(move |a: f64, b: f64| (a - b).abs() < tolerance) })
     });
+}
+
+/// `a` times a function of `b` that is rounded to 16 bits before, as the same graph of single ops would round it.
+#[inline(always)]
+fn times_rounded<H: Half>(a: H, b: H, f: impl Fn(f32) -> f32) -> H {
+    if a.widen() == 0.0 { a } else { H::narrow(a.widen() * H::narrow(f(b.widen())).widen()) }
 }
 
 /// The quotient of 16-bit floats is rounded to 16 bits before it is rounded to an integer.

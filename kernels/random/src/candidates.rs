@@ -2,10 +2,14 @@
 
 use crate::distribution::{pair, uniform_f32, uniform_f64};
 use crate::philox::{Generator, Words};
+use graphmill_formats::{FileReader, FileSystem, io_error};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
-use graphmill_tensor::{Result, Shape, Tensor, invalid_argument, not_found};
+use graphmill_tensor::{Result, Shape, Tensor, invalid_argument};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
 
 /// Draws that TensorFlow sets aside for each candidate.
 const DRAWS_PER_CANDIDATE: u64 = 512;
@@ -312,7 +316,7 @@ fn learned(c: &Construction<'_>) -> Result<CandidateSampler> {
 }
 
 /// The sampler of `FixedUnigramCandidateSampler`: weights from an attribute, or from the last column of a file.
-fn fixed(c: &Construction<'_>) -> Result<CandidateSampler> {
+fn fixed(c: &Construction<'_>, files: &dyn FileSystem) -> Result<CandidateSampler> {
     let range = range(c)?;
     let (file, unigrams) = (c.attrs().str("vocab_file")?, c.attrs().float_list("unigrams")?);
     if file.is_empty() && unigrams.is_empty() {
@@ -330,7 +334,7 @@ fn fixed(c: &Construction<'_>) -> Result<CandidateSampler> {
         ));
     }
     let mut weights: Vec<f32> = (0..reserved).filter(|id| id % shards == shard).map(|_| 0.0).collect();
-    let listed = if file.is_empty() { unigrams.to_vec() } else { read_vocabulary(file)? };
+    let listed = if file.is_empty() { unigrams.to_vec() } else { read_vocabulary(files, file)? };
     let mut total = 0.0f32;
     for (weight, id) in listed.into_iter().zip(weights.len() as i64..) {
         if id % shards == shard {
@@ -345,8 +349,10 @@ fn fixed(c: &Construction<'_>) -> Result<CandidateSampler> {
     CandidateSampler::new(c, range, Sampler::Fixed(Alias::new(weights, total)))
 }
 
-fn read_vocabulary(file: &str) -> Result<Vec<f32>> {
-    let text = std::fs::read_to_string(file).map_err(|error| not_found!("{file}; {error}"))?;
+fn read_vocabulary(files: &dyn FileSystem, path: &str) -> Result<Vec<f32>> {
+    let file = files.open(Path::new(path))?;
+    let mut text = String::new();
+    FileReader::new(file).read_to_string(&mut text).map_err(|error| io_error(path, error))?;
     let weight = |line: &str| {
         let last = line.rsplit(',').next().unwrap_or(line);
         last.trim().parse().map_err(|_| invalid_argument!("Wrong vocabulary format at line: {line}"))
@@ -386,7 +392,8 @@ impl Kernel for AccidentalHits {
     }
 }
 
-pub(crate) fn register(registry: &mut Registry) {
+pub(crate) fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
+    let files = files.clone();
     registry.op("AllCandidateSampler").kernel(|c| {
         let range = c.attrs().int("num_sampled")?;
         CandidateSampler::new(c, range, Sampler::All)
@@ -401,7 +408,7 @@ pub(crate) fn register(registry: &mut Registry) {
     });
     registry.op("LearnedUnigramCandidateSampler").kernel(learned);
     registry.op("ThreadUnsafeUnigramCandidateSampler").kernel(learned);
-    registry.op("FixedUnigramCandidateSampler").kernel(fixed);
+    registry.op("FixedUnigramCandidateSampler").kernel(move |c| fixed(c, files.as_ref()));
     registry.op("ComputeAccidentalHits").kernel(|c| Ok(AccidentalHits { true_count: c.attrs().int("num_true")? }));
 }
 
@@ -424,7 +431,7 @@ mod tests {
     fn buckets_keep_the_weights() {
         let alias = Alias::new(vec![1.0, 0.0, 6.0, 3.0], 10.0);
         let mut words = Words::new(Philox::from_seeds(3, 4));
-        let mut counts = [0; 4];
+        let mut counts = [0i32; 4];
         (0..10_000).for_each(|_| counts[alias.pick(&mut words) as usize] += 1);
         assert_eq!(counts[1], 0);
         assert!(counts[2].abs_diff(6000) < 200 && counts[3].abs_diff(3000) < 200, "{counts:?}");

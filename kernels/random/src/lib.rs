@@ -17,15 +17,17 @@ mod stateless;
 mod truncated;
 mod variable;
 
+use graphmill_formats::FileSystem;
 use graphmill_runtime::Registry;
+use std::sync::Arc;
 
-/// Registers the kernels of this family.
-pub fn register(registry: &mut Registry) {
+/// Registers the kernels of this family; they see the files of `files`.
+pub fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
     stateful::register(registry);
     shuffle::register(registry);
     multinomial::register(registry);
     stateless::register(registry);
-    candidates::register(registry);
+    candidates::register(registry, files);
     fractional_pool::register(registry);
     rejection::register(registry);
     truncated::register(registry);

@@ -2,15 +2,18 @@
 // Helpers of tests may panic as tests may.
 #![allow(clippy::unwrap_used)]
 
+use graphmill_formats::{FileSystem, LocalFileSystem};
 use graphmill_runtime::Registry;
 use graphmill_runtime::testing::OpRun;
 use graphmill_tensor::{Code, DType, Result, Shape, Tensor, bf16, f16};
+use std::sync::Arc;
 
 const TABLE: &str = include_str!("values.tsv");
 
 fn registry() -> Registry {
     let mut registry = Registry::new();
-    graphmill_kernels_random::register(&mut registry);
+    let files: Arc<dyn FileSystem> = Arc::new(LocalFileSystem::new());
+    graphmill_kernels_random::register(&mut registry, &files);
     registry
 }
 

@@ -267,9 +267,9 @@ fn cost(length: usize) -> f64 {
 }
 
 /// Divides by the number of elements that a transform goes over.
-fn scale<T: Copy + Send, D>(ctx: &Context<'_>, data: &mut [T], lengths: &[usize])
+fn scale<T, D>(ctx: &Context<'_>, data: &mut [T], lengths: &[usize])
 where
-    T: std::ops::Mul<D, Output = T>,
+    T: Copy + Send + std::ops::Mul<D, Output = T>,
     D: FftNum,
 {
     let count = lengths.iter().fold(1.0, |n, &l| n * l as f64);

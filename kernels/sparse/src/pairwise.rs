@@ -129,7 +129,7 @@ macro_rules! magnitudes {
                 let magnitude: fn($rust) -> f64 = $abs;
                 let magnitude = magnitude(self);
                 // As in TensorFlow, a magnitude that is not a number is below any threshold.
-                magnitude < threshold || magnitude.is_nan() || threshold.is_nan()
+                magnitude.is_nan() || threshold.is_nan() || magnitude < threshold
             }
         }
     )*};

@@ -212,10 +212,10 @@ impl Kernel for Gather {
         let outer = indices.shape().rank() as i64 - 1;
         let mut out: Vec<Vec<i64>> = vec![vec![0]; usize::try_from(outer + self.ragged_rank as i64).unwrap_or(0)];
         let mut count = 1;
-        for (out, sizes) in out.iter_mut().zip(indices.shape().dims().windows(2)) {
-            count *= sizes[0];
-            let width = sizes[1] as i64;
-            out.extend((1..=count as i64).map(|row| row * width));
+        for (dim, rows) in out.iter_mut().enumerate().take(usize::try_from(outer).unwrap_or(0)) {
+            count *= indices.shape().dim(dim);
+            let width = indices.shape().dim(dim + 1) as i64;
+            rows.extend((1..=count as i64).map(|row| row * width));
         }
         let mut members = Vec::new();
         for &index in &picked {

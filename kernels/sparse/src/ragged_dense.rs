@@ -119,9 +119,9 @@ impl ToTensor {
         if sizes[0] < 0 {
             sizes[0] = first_dim;
         }
-        for (dim, size) in sizes.iter_mut().skip(1).take(self.ragged_rank).enumerate() {
+        for (above, size) in sizes.iter_mut().skip(1).take(self.ragged_rank).enumerate() {
             if *size < 0 {
-                *size = self.widest(ctx, dim)?;
+                *size = self.widest(ctx, above)?;
             }
         }
         Ok(sizes)

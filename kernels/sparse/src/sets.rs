@@ -62,10 +62,10 @@ fn too_low(shape: &[i64]) -> graphmill_tensor::Status {
     invalid_argument!("Shape [{}] has rank {} < 2", joined(shape, ","), shape.len())
 }
 
-/// A row of a dense tensor: its index, and where its members are.
+/// The place of a row among the outer dimensions, and its elements.
 type Row = (Vec<i64>, std::ops::Range<usize>);
 
-/// The shape but for the last axis, and the rows of a dense tensor.
+/// The outer dimensions and the rows of a dense tensor.
 fn dense_rows(tensor: &Tensor) -> Result<(Vec<i64>, Vec<Row>)> {
     let dims: Vec<i64> = tensor.shape().dims_i64().collect();
     let Some((&width, outer)) = dims.split_last().filter(|(_, outer)| !outer.is_empty()) else {

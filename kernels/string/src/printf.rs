@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn conversions_are_those_of_c() {
         let plain = Spec::default();
-        assert_eq!(plain.float(2.7125, Notation::Fixed), "2.712500");
+        assert_eq!(plain.float(3.25, Notation::Fixed), "3.250000");
         assert_eq!(plain.float(-1e10, Notation::Scientific), "-1.000000e+10");
         assert_eq!(plain.float(1e-5, Notation::Shortest), "1e-05");
         assert_eq!(plain.float(100000.0, Notation::Shortest), "100000");

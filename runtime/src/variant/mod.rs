@@ -53,6 +53,10 @@ pub trait Stored: VariantObject + Clone {
 pub fn zeros_of_variant(variant: &Variant) -> Result<Variant> {
     match live(variant)?.object.as_ref() {
         Some(object) => object.zeros_like(),
+        // A plain number in its serialized form, as a constant of a graph has it.
+        None if matches!(variant.type_name.as_str(), "int" | "float" | "bool") => {
+            Ok(Variant { metadata: vec![0; variant.metadata.len()].into(), ..variant.clone() })
+        }
         None => Err(internal!(
             "No unary variant unary_op function found for op ZEROS_LIKE Variant type_name: {} for device type: CPU",
             variant.type_name

@@ -63,13 +63,13 @@ fn convert(samples: &[u16], from: usize, to: usize, opaque: u16) -> Vec<u16> {
             [red, green, blue] | [red, green, blue, _] => (red, green, blue),
             _ => (0, 0, 0),
         };
-        let opacity = if from % 2 == 0 { pixel.last().copied().unwrap_or(opaque) } else { opaque };
+        let opacity = if from.is_multiple_of(2) { pixel.last().copied().unwrap_or(opaque) } else { opaque };
         if to < 3 {
             result.push(gray_of(red, green, blue));
         } else {
             result.extend([red, green, blue]);
         }
-        if to % 2 == 0 {
+        if to.is_multiple_of(2) {
             result.push(opacity);
         }
     }

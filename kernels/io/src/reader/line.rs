@@ -38,8 +38,11 @@ type Waiting = Arc<Mutex<Option<Request>>>;
 #[derive(Default)]
 struct State {
     busy: bool,
-    waiting: VecDeque<(Waiting, Option<(Arc<Step>, CallbackId)>)>,
+    waiting: VecDeque<(Waiting, Option<Watch>)>,
 }
+
+/// The step that a request belongs to, and what ends the request when that is cancelled.
+type Watch = (Arc<Step>, CallbackId);
 
 /// The line before a reader.
 #[derive(Default)]
