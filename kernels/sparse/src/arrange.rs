@@ -294,10 +294,9 @@ impl Kernel for SparseSlice {
         let (start, size) = (ctx.input(3)?.to_i64_vec()?, ctx.input(4)?.to_i64_vec()?);
         let mut shape = Vec::with_capacity(rank);
         for d in 0..rank {
-            // A slice may reach beyond the end.
+            // A slice may reach beyond the end, but not have a negative size.
             let end = start[d].saturating_add(size[d]);
-            let length = if end <= coo.shape[d] { size[d] } else { coo.shape[d].saturating_sub(start[d]) };
-            shape.push(length.max(0));
+            shape.push(if end <= coo.shape[d] { size[d] } else { coo.shape[d].saturating_sub(start[d]).max(0) });
         }
         Shape::new(&shape)?;
         let inside = |i: &usize| {
