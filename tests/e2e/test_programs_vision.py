@@ -1,16 +1,16 @@
-"""Convolutional networks: residual, depthwise separable, and built of Keras layers."""
+"""Convolutional networks with batch normalization: residual, and depthwise separable."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.e2e.programs import agree, train_on_both
+from tests.e2e.programs import train_on_both
 
 v1 = tf.compat.v1
 
 
 class Layers:
-    """Layers with batch normalization, told by a placeholder whether they train."""
+    """Layers with batch normalization. `training` is known, or a tensor that tells."""
 
     def __init__(self, training):
         self.training = training
@@ -35,10 +35,17 @@ class Layers:
                          [("gamma", v1.ones_initializer), ("beta", v1.zeros_initializer)])
         mean, variance = (self.variable(name, depth, make(), trainable=False) for name, make in
                           [("mean", v1.zeros_initializer), ("variance", v1.ones_initializer)])
-        y, batch_mean, batch_variance = tf.cond(
-            self.training,
-            lambda: v1.nn.fused_batch_norm(x, scale, offset, epsilon=1e-3)[:3],
-            lambda: v1.nn.fused_batch_norm(x, scale, offset, mean, variance, epsilon=1e-3, is_training=False)[:3])
+
+        def of_batch():
+            return v1.nn.fused_batch_norm(x, scale, offset, epsilon=1e-3)[:3]
+
+        def of_averages():
+            return v1.nn.fused_batch_norm(x, scale, offset, mean, variance, epsilon=1e-3, is_training=False)[:3]
+
+        if isinstance(self.training, bool):
+            y, batch_mean, batch_variance = of_batch() if self.training else of_averages()
+        else:
+            y, batch_mean, batch_variance = tf.cond(self.training, of_batch, of_averages)
         for average, value in [(mean, batch_mean), (variance, batch_variance)]:
             self.updates.append(average.assign_sub(0.1 * (average - value)))
         y.set_shape(x.shape)
@@ -80,12 +87,21 @@ def pictures(step, training=True, count=8):
     return {"images:0": images.astype(np.float32), "labels:0": labels.astype(np.int32), "training:0": training}
 
 
-@pytest.mark.parametrize("net", [residual_net, separable_net], ids=["residual", "depthwise separable"])
-def test_batch_normalized_networks(server, reference, net):
+CASES = pytest.mark.parametrize(
+    ("net", "known"), [(residual_net, True), (separable_net, False)], ids=["residual", "depthwise separable"])
+
+
+def mode(known, training):
+    placeholder = v1.placeholder(tf.bool, [], "training")
+    return training if known else placeholder
+
+
+@CASES
+def test_batch_normalized_networks(server, reference, net, known):
     def build():
         images = v1.placeholder(tf.float32, [None, 16, 16, 3], "images")
         labels = v1.placeholder(tf.int32, [None], "labels")
-        layers = Layers(v1.placeholder(tf.bool, [], "training"))
+        layers = Layers(mode(known, True))
         logits = net(layers, images)
         loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
         decay = 1e-4 * tf.add_n([tf.nn.l2_loss(variable) for variable in v1.trainable_variables()])
@@ -93,57 +109,16 @@ def test_batch_normalized_networks(server, reference, net):
             step = v1.train.MomentumOptimizer(0.02, 0.9).minimize(loss + decay)
         return [loss, logits], step
 
-    feeds = [pictures(step) for step in range(4)]
+    feeds = [pictures(step) for step in range(3)]
     train_on_both(server, reference, build, feeds, rtol=5e-3, atol=2e-3, improves=False)
 
 
-@pytest.mark.parametrize("net", [residual_net, separable_net], ids=["residual", "depthwise separable"])
-def test_inference_with_moving_averages(server, reference, net):
+@CASES
+def test_inference_with_moving_averages(server, reference, net, known):
     def build():
         images = v1.placeholder(tf.float32, [None, 16, 16, 3], "images")
         v1.placeholder(tf.int32, [None], "labels")
-        logits = net(Layers(v1.placeholder(tf.bool, [], "training")), images)
+        logits = net(Layers(mode(known, False)), images)
         return [logits, tf.nn.softmax(logits), tf.nn.top_k(logits, 2), tf.nn.in_top_k([1] * 8, logits, 2)], None
 
     train_on_both(server, reference, build, [pictures(0, training=False)], atol=1e-4, improves=False)
-
-
-def run_model(target, build, feeds):
-    """What a program of Keras layers gives; `build` returns what to fetch with each feed."""
-    with tf.Graph().as_default() as graph:
-        v1.set_random_seed(3)
-        tf.keras.utils.set_random_seed(3)
-        fetches, init = build()
-    with v1.Session(target, graph=graph) as session:
-        session.run(init)
-        return [session.run(fetches, feed) for feed in feeds]
-
-
-@pytest.mark.parametrize("layers", [
-    lambda k: [k.Conv2D(4, 3, activation="relu"), k.BatchNormalization(), k.MaxPooling2D(), k.Flatten(), k.Dense(5, "softmax")],
-    lambda k: [k.SeparableConv2D(6, 3, strides=2, padding="same"), k.LayerNormalization(), k.Activation("gelu"),
-               k.GlobalAveragePooling2D(), k.Dense(5)],
-    lambda k: [k.Conv2DTranspose(3, 3, strides=2), k.UpSampling2D(), k.AveragePooling2D(3), k.GlobalMaxPooling2D(), k.Dense(5, "elu")],
-], ids=["convolution", "separable", "transposed"])
-def test_keras_layers(server, reference, layers):
-    """Keras builds the graph; the session assigns the weights that numpy draws, and trains with an optimizer of v1."""
-
-    def build():
-        images = v1.placeholder(tf.float32, [4, 12, 12, 3], "images")
-        x = images
-        weights = []
-        for layer in layers(tf.keras.layers):
-            x = layer(x)
-            weights += layer.weights
-        rng = np.random.default_rng(1)
-        init = tf.group(*[weight.value.assign(np.abs(rng.standard_normal(weight.shape)) * 0.2) for weight in weights])
-        loss = tf.reduce_mean(tf.square(x - 0.5))
-        trained = [weight.value for weight in weights if weight.trainable]
-        step = v1.train.GradientDescentOptimizer(0.05).minimize(loss, var_list=trained)
-        with tf.control_dependencies([step]):
-            return [loss, [variable.read_value() for variable in trained]], init
-
-    images = np.random.default_rng(2).random([4, 12, 12, 3]).astype(np.float32)
-    ours, theirs = (run_model(place.target, build, [{"images:0": images}] * 3) for place in (server, reference))
-    agree(ours, theirs, 2e-3, 2e-4)
-    assert ours[-1][0] < ours[0][0]
