@@ -6,7 +6,8 @@ use crate::{
 };
 use graphmill_graph::{Graph, NodeId};
 use graphmill_tensor::{DType, Result, Tensor, internal};
-use graphmill_wire::tensorflow::{AttrValue, GraphDef, NodeDef, VersionDef, attr_value};
+use graphmill_wire::tensorflow::tensor_shape_proto::Dim;
+use graphmill_wire::tensorflow::{AttrValue, GraphDef, NodeDef, TensorShapeProto, VersionDef, attr_value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -63,6 +64,14 @@ impl OpRun {
     /// Sets a list of types.
     pub fn attr_types(self, name: &str, values: &[DType]) -> OpRun {
         let list = attr_value::ListValue { r#type: values.iter().map(|d| d.number()).collect(), ..Default::default() };
+        self.attr(name, attr_value::Value::List(Box::new(list)))
+    }
+
+    /// Sets a list of shapes; -1 is a size that is not known.
+    pub fn attr_shapes(self, name: &str, shapes: &[&[i64]]) -> OpRun {
+        let dim = |&size: &i64| Dim { size, ..Default::default() };
+        let shape = |dims: &&[i64]| TensorShapeProto { dim: dims.iter().map(dim).collect(), unknown_rank: false };
+        let list = attr_value::ListValue { shape: shapes.iter().map(shape).collect(), ..Default::default() };
         self.attr(name, attr_value::Value::List(Box::new(list)))
     }
 

@@ -13,6 +13,12 @@ v1 = tf.compat.v1
 IN_PROCESS = ""
 
 
+@pytest.fixture(autouse=True)
+def no_variables(server):
+    """Tests give their variables the same names."""
+    v1.Session.reset(server.target)
+
+
 def model():
     """Variables of many kinds, two of them cut in parts, and ops to restore over."""
     graph = tf.Graph()

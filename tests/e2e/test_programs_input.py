@@ -206,7 +206,8 @@ def test_jpegs_through_a_dataset(server, reference, files):
         return dataset.cache().shuffle(20, seed=2, reshuffle_each_iteration=True).repeat(2).batch(4, drop_remainder=True), train_step
 
     ours, theirs = (from_datasets(place.target, build, True) for place in (server, reference))
-    agree(ours, theirs, 1e-3, 1e-4)
+    # Two decoders do not agree in the last levels of 255 where colours are stored at half the resolution.
+    agree(ours, theirs, 0, 5 / 255)
 
 
 def test_a_reinitializable_iterator_and_a_handle(server, reference, files):

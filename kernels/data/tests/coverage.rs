@@ -43,7 +43,8 @@ fn kernels_are_those_of_the_table() {
 }
 
 fn range(registry: &Registry, start: i64, stop: i64, step: i64) -> Tensor {
-    let op = OpRun::new("RangeDataset").attr_types("output_types", &[DType::Int64]).attr_ints("output_shapes", &[]);
+    let op =
+        OpRun::new("RangeDataset").attr_types("output_types", &[DType::Int64]).attr_shapes("output_shapes", &[&[]]);
     op.run(registry, [start, stop, step].map(|n| Tensor::scalar(n).unwrap()).to_vec()).unwrap().remove(0)
 }
 
@@ -54,7 +55,7 @@ fn cardinalities_of_what_can_be_counted() {
         OpRun::new("DatasetCardinality").run(&registry, vec![dataset]).unwrap()[0].scalar_value().unwrap()
     };
     let by = |op: &str, dataset: Tensor, n: i64| -> Tensor {
-        let op = OpRun::new(op).attr_types("output_types", &[DType::Int64]).attr_ints("output_shapes", &[]);
+        let op = OpRun::new(op).attr_types("output_types", &[DType::Int64]).attr_shapes("output_shapes", &[&[]]);
         op.run(&registry, vec![dataset, Tensor::scalar(n).unwrap()]).unwrap().remove(0)
     };
     let ten = || range(&registry, 0, 10, 1);
@@ -75,13 +76,14 @@ fn cardinalities_of_what_can_be_counted() {
 fn arguments_are_checked() {
     let registry = registry();
     let error = |op: &str, n: i64| {
-        let op = OpRun::new(op).attr_types("output_types", &[DType::Int64]).attr_ints("output_shapes", &[]);
+        let op = OpRun::new(op).attr_types("output_types", &[DType::Int64]).attr_shapes("output_shapes", &[&[]]);
         let inputs = vec![range(&registry, 0, 10, 1), Tensor::scalar(n).unwrap()];
         op.run(&registry, inputs).unwrap_err().message().to_owned()
     };
     assert_eq!(error("BatchDataset", 0), "Batch size must be greater than zero.");
     assert_eq!(error("PrefetchDataset", -2), "buffer_size must be >= 0 or set buffer_size to be -1 for auto-tuning");
-    let step = OpRun::new("RangeDataset").attr_types("output_types", &[DType::Int64]).attr_ints("output_shapes", &[]);
+    let step =
+        OpRun::new("RangeDataset").attr_types("output_types", &[DType::Int64]).attr_shapes("output_shapes", &[&[]]);
     let zero = step.run(&registry, [0i64, 1, 0].map(|n| Tensor::scalar(n).unwrap()).to_vec()).unwrap_err();
     assert_eq!(zero.message(), "step must be a non-zero integer.");
     let no_dataset = OpRun::new("DatasetCardinality");
