@@ -38,6 +38,10 @@ def select(args):
     return chosen
 
 
+# TensorFlow's own kernels abort the process for these, so there is nothing to compare with.
+ABORTING = {("RaggedCross", "out_row_splits_type", "int32"), ("UnicodeDecodeWithOffsets", "Tsplits", "int32")}
+
+
 def uncovered(scope, chosen):
     """Lines naming ops in scope whose dtypes have no case."""
     have = collections.defaultdict(list)
@@ -49,6 +53,8 @@ def uncovered(scope, chosen):
         missing = []
         for kernel in dtypes.kernels().get(op, [{}]):
             if any(value in dtypes.UNFEEDABLE for value in kernel.values()):
+                continue
+            if any((op, attr, value) in ABORTING for attr, value in kernel.items()):
                 continue
             if not any(all(types.get(k, v) == v for k, v in kernel.items()) for types in have[op]):
                 missing.append(",".join(f"{k}={v}" for k, v in kernel.items()) or "any")

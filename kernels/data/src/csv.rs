@@ -401,7 +401,7 @@ mod tests {
     fn quotes_line_ends_and_defaults() {
         let types = [DType::String, DType::Int32];
         assert_eq!(
-            records("a,1\r\n\"b,\"\"x\n\",2\nc,\n\"d\"e,3\nf,4,5\ng,h\ni,6", &types),
+            records("a,1\r\n\"b,\"\"x\n\",2\nc,\n\"d\"e\",3\nf,4,5\ng,h\ni,6", &types),
             [
                 "a|1",
                 "b,\"x\n|2",

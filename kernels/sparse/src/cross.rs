@@ -191,13 +191,7 @@ impl Kernel for SparseCross {
         let crosses = if self.hashed { Crosses::Numbers(Vec::new()) } else { Crosses::Texts(Vec::new()) };
         give_out(ctx, &columns, rows, crosses, |features, crosses| match crosses {
             Crosses::Numbers(numbers) => numbers.push(hash(features, self.key, self.buckets)),
-            // Integers among strings are crossed by their numbers.
-            Crosses::Texts(texts) => texts.push(if self.internal == DType::Int64 {
-                let numbers: Vec<Feature> = features.iter().map(|f| Feature::Int(f.number() as i64)).collect();
-                joined_text(&numbers.iter().collect::<Vec<_>>(), SEPARATOR)
-            } else {
-                joined_text(features, SEPARATOR)
-            }),
+            Crosses::Texts(texts) => texts.push(joined_text(features, SEPARATOR)),
         })
     }
 }

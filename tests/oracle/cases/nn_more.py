@@ -31,6 +31,11 @@ for volume, kernel, stride in VOLUMES:
         op("Conv3DBackpropInputV2", T=FIVE, inputs=[np.array(volume, np.int32), w, gradient], **attrs, **CLOSE)
         if volume[0]:
             op("Conv3DBackpropFilterV2", T=FIVE, inputs=[x, np.array(kernel, np.int32), gradient], **attrs, **CLOSE)
+x, w, y = shape(1, 3, 4, 4, 2, low=-1, high=1), shape(2, 2, 2, 2, 3, low=-1, high=1), shape(1, 2, 3, 3, 3, low=-1, high=1)
+attrs = {"strides": [1] * 5, "padding": "VALID", "rtol": 3e-2, "atol": 6e-2}
+op("Conv3D", T=["bfloat16"], inputs=[x, w], **attrs)
+op("Conv3DBackpropInputV2", T=["bfloat16"], inputs=[np.array([1, 3, 4, 4, 2], np.int32), w, y], **attrs)
+op("Conv3DBackpropFilterV2", T=["bfloat16"], inputs=[x, np.array([2, 2, 2, 2, 3], np.int32), y], **attrs)
 bad("Conv3D", T=["float"], inputs=[shape(2, 4, 5, 6), shape(2, 2, 2, 3, 4)], strides=[1] * 5, padding="SAME", code=INVALID_ARGUMENT)
 bad("Conv3D", T=["float"], inputs=[shape(1, 4, 5, 6, 3), shape(2, 2, 2, 2, 4)], strides=[1] * 5, padding="SAME", code=INVALID_ARGUMENT)
 for window, stride in (((2, 2, 2), (2, 2, 2)), ((3, 2, 1), (1, 2, 1)), ((3, 3, 3), (2, 1, 2))):
@@ -38,16 +43,19 @@ for window, stride in (((2, 2, 2), (2, 2, 2)), ((3, 2, 1), (1, 2, 1)), ((3, 3, 3
         attrs = {"ksize": [1, *window, 1], "strides": [1, *stride, 1], "padding": padding}
         volume = (2, 4, 5, 6, 3)
         out = [-(-n // s) if padding == "SAME" else (n - k) // s + 1 for n, k, s in zip(volume[1:4], window, stride, strict=True)]
-        op("MaxPool3D", T=["float"], inputs=[shape(*volume)], **attrs)
-        op("AvgPool3D", T=["float"], inputs=[shape(*volume)], **attrs, **CLOSE)
-        op("AvgPool3DGrad", T=["float"], inputs=[np.array(volume, np.int32), shape(2, *out, 3)], **attrs, **CLOSE)
+        op("MaxPool3D", T=["float", "bfloat16"], inputs=[shape(*volume)], **attrs)
+        op("AvgPool3D", T=["float", "bfloat16"], inputs=[shape(*volume)], **attrs, **CLOSE)
+        op("AvgPool3DGrad", T=["float", "bfloat16"], inputs=[np.array(volume, np.int32), shape(2, *out, 3)], **attrs, **CLOSE)
 
 for dtype in ("quint8", "qint8", "quint16", "qint16", "qint32"):
     for mode in ("MIN_COMBINED", "MIN_FIRST", "SCALED"):
         inputs = [shape(5, 7, low=-3, high=4), np.float32(-2.5), np.float32(3.0)]
         if (mode, dtype) not in (("SCALED", "qint32"), ("MIN_COMBINED", "qint32")):
             op("QuantizeV2", T=[dtype], inputs=inputs, mode=mode)
-        op("Dequantize", T=[dtype], dtype=["float"], inputs=[shape(5, 7, low=-100, high=100), np.float32(-2.5), np.float32(3.0)], mode=mode, rtol=1e-5, atol=1e-5)
+        levels = [shape(5, 7, low=-100, high=100), np.float32(-2.5), np.float32(3.0)]
+        op("Dequantize", T=[dtype], dtype=["float"], inputs=levels, mode=mode, rtol=1e-5, atol=1e-5)
+        if mode == "MIN_COMBINED":
+            op("Dequantize", T=[dtype], dtype=["bfloat16"], inputs=levels, mode=mode, rtol=1e-2, atol=1e-5)
 op("QuantizeV2", T=["quint8"], inputs=[shape(3, 2, low=-3, high=4), np.float32([-1, -2]), np.float32([1, 2])], mode="SCALED", axis=1, round_mode="HALF_TO_EVEN")
 bad("QuantizeV2", T=["quint8"], inputs=[shape(3), np.float32(2), np.float32(1)], code=INVALID_ARGUMENT, text=True)
 for narrow in (False, True):
@@ -83,11 +91,11 @@ op("DataFormatDimMap", inputs=[[-4, -3, -2, -1, 0, 1, 2, 3]], src_format="NHWC",
 bad("DataFormatVecPermute", T=["int32"], inputs=[[1, 2, 3]], src_format="NHWC", dst_format="NCHW", code=INVALID_ARGUMENT, text=True)
 
 for name in ("LowerBound", "UpperBound"):
-    op(name, inputs=[[[1, 3, 3, 7, 9], [0, 0, 2, 4, 8]], index(10, 2, 6)])
+    op(name, out_type=["int32", "int64"], inputs=[[[1, 3, 3, 7, 9], [0, 0, 2, 4, 8]], index(10, 2, 6)])
 op("NthElement", inputs=[shape(4, 9), np.int32(3)])
 op("NthElement", inputs=[shape(2, 3, 5), np.int32(0)], reverse=True)
 bad("NthElement", T=["float"], inputs=[shape(4, 3), np.int32(3)], code=INVALID_ARGUMENT, text=True)
-op("HistogramFixedWidth", inputs=[shape(40, low=0, high=9), [0, 5], np.int32(5)])
+op("HistogramFixedWidth", dtype=["int32", "int64"], inputs=[shape(40, low=0, high=9), [0, 5], np.int32(5)])
 bad("HistogramFixedWidth", T=["float"], inputs=[shape(4), [5, 0], np.int32(5)], code=INVALID_ARGUMENT)
 for name in ("BesselJ0", "BesselJ1", "BesselY0", "BesselY1", "BesselK0", "BesselK0e", "BesselK1", "BesselK1e"):
     op(name, T=["double"], inputs=[shape(40, low=0.1, high=20)], rtol=1e-9, atol=1e-12)

@@ -186,14 +186,15 @@ for buckets in (0, 100):
     op("SparseCross", inputs=SPARSE_FEATURES, hashed_output=False, num_buckets=buckets, hash_key=5, out_type="string", internal_type="int64", **CROSS)
     op("SparseCrossHashed", inputs=[*SPARSE_FEATURES[:3], [], buckets, False, [5, 9]], sparse_types=["string", "int64"], dense_types=[])
 op("SparseCross", inputs=[[ROWS], [[b"a", b"b", b"c"]], [[2, 2]], [[[b"d"], [b"f"]]]], hashed_output=False, num_buckets=0, hash_key=1, out_type="string", internal_type="string", sparse_types=["string"], dense_types=["string"])
+op("SparseCross", inputs=[[ROWS], [[b"a", b"b", b"c"]], [[2, 2]], [[[b"d"], [b"f"]]]], hashed_output=True, num_buckets=50, hash_key=1, out_type="int64", internal_type="string", sparse_types=["string"], dense_types=["string"])
 op("SparseCrossV2", inputs=[*SPARSE_FEATURES, "_&_"], **CROSS)
 bad("SparseCrossV2", inputs=[[ROWS], [[b"a", b"b", b"c"]], [[3, 2]], [[[b"d"], [b"f"]]], "_"], sparse_types=["string"], dense_types=["string"], text=True)
 
-RAGGED = dict(ragged_values_types=["string"], ragged_splits_types=["int64"], sparse_values_types=["int64"], dense_types=["int64"])
-RAGGED_FEATURES = [[[b"a", b"b", b"c"]], [[0, 2, 3]], [[[0, 0], [1, 0], [1, 1]]], [[7, 8, 9]], [[2, 2]], [[[1, 2], [3, 4]]]]
-for order in ("RSD", "DSR"):
-    op("RaggedCross", inputs=RAGGED_FEATURES, input_order=order, hashed_output=True, num_buckets=100, hash_key=12345, out_values_type="int64", full=True, **RAGGED)
-    op("RaggedCross", inputs=RAGGED_FEATURES, input_order=order, hashed_output=False, num_buckets=0, hash_key=0, out_values_type="string", **RAGGED)
+RAGGED = dict(ragged_values_types=["string"], ragged_splits_types=["int64"], sparse_values_types=[], dense_types=["int64"])
+RAGGED_FEATURES = [[[b"a", b"b", b"c"]], [[0, 2, 3]], [], [], [], [[[1, 2], [3, 4]]]]
+for order in ("RD", "DR"):
+    op("RaggedCross", out_row_splits_type=["int64"], inputs=RAGGED_FEATURES, input_order=order, hashed_output=True, num_buckets=100, hash_key=12345, out_values_type="int64", **RAGGED)
+    op("RaggedCross", out_row_splits_type=["int64"], inputs=RAGGED_FEATURES, input_order=order, hashed_output=False, num_buckets=0, hash_key=0, out_values_type="string", **RAGGED)
 
 op("RaggedRange", inputs=[[0, 5, 8], [3, 5, 2], [1, 1, -2]], full=True)
 op("RaggedRange", inputs=[0, [3, 5, -2], 2])
