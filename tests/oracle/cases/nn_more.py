@@ -91,11 +91,11 @@ op("DataFormatDimMap", inputs=[[-4, -3, -2, -1, 0, 1, 2, 3]], src_format="NHWC",
 bad("DataFormatVecPermute", T=["int32"], inputs=[[1, 2, 3]], src_format="NHWC", dst_format="NCHW", code=INVALID_ARGUMENT, text=True)
 
 for name in ("LowerBound", "UpperBound"):
-    op(name, out_type=["int32", "int64"], inputs=[[[1, 3, 3, 7, 9], [0, 0, 2, 4, 8]], index(10, 2, 6)])
+    op(name, full=True, inputs=[[[1, 3, 3, 7, 9], [0, 0, 2, 4, 8]], index(10, 2, 6)])
 op("NthElement", inputs=[shape(4, 9), np.int32(3)])
 op("NthElement", inputs=[shape(2, 3, 5), np.int32(0)], reverse=True)
 bad("NthElement", T=["float"], inputs=[shape(4, 3), np.int32(3)], code=INVALID_ARGUMENT, text=True)
-op("HistogramFixedWidth", dtype=["int32", "int64"], inputs=[shape(40, low=0, high=9), [0, 5], np.int32(5)])
+op("HistogramFixedWidth", full=True, inputs=[shape(40, low=0, high=9), [0, 5], np.int32(5)])
 bad("HistogramFixedWidth", T=["float"], inputs=[shape(4), [5, 0], np.int32(5)], code=INVALID_ARGUMENT)
 for name in ("BesselJ0", "BesselJ1", "BesselY0", "BesselY1", "BesselK0", "BesselK0e", "BesselK1", "BesselK1e"):
     op(name, T=["double"], inputs=[shape(40, low=0.1, high=20)], rtol=1e-9, atol=1e-12)
