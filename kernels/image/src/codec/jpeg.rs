@@ -48,11 +48,15 @@ pub(super) fn decode(data: &[u8], settings: Settings) -> Result<Decoded> {
         0 => 3,
         wanted => wanted,
     };
-    let color = if channels == 1 { ColorSpace::Luma } else { ColorSpace::RGB };
-    let options =
-        DecoderOptions::default().jpeg_set_out_colorspace(color).set_max_width(1 << 16).set_max_height(1 << 16);
-    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(data), options);
-    let pixels = decoder.decode().map_err(|_| failed())?;
+    let pixels = if components > 1 && has_scan_for_each_component(data) {
+        decode_scans(data, channels)?
+    } else {
+        let color = if channels == 1 { ColorSpace::Luma } else { ColorSpace::RGB };
+        let options =
+            DecoderOptions::default().jpeg_set_out_colorspace(color).set_max_width(1 << 16).set_max_height(1 << 16);
+        let mut decoder = JpegDecoder::new_with_options(ZCursor::new(data), options);
+        decoder.decode().map_err(|_| failed())?
+    };
     if pixels.len() != height * width * channels {
         return Err(failed());
     }
@@ -62,6 +66,40 @@ pub(super) fn decode(data: &[u8], settings: Settings) -> Result<Decoded> {
         None => (pixels, height, width),
     };
     Ok(Decoded { frames: 1, height, width, channels, samples: Samples::Bytes(pixels) })
+}
+
+/// Whether a picture that is not progressive has its components one after another, which `zune-jpeg` decodes wrongly (0.5) where
+/// they differ in resolution.
+fn has_scan_for_each_component(data: &[u8]) -> bool {
+    let mut rest = data.get(2..).unwrap_or_default();
+    while let [0xff, marker, high, low, ..] = *rest {
+        match marker {
+            // Progressive frames are fine.
+            0xc2 => return false,
+            // The number of components in the first scan.
+            0xda => return rest.get(4) == Some(&1),
+            _ => {}
+        }
+        rest = rest.get(2 + usize::from(u16::from_be_bytes([high, low]))..).unwrap_or_default();
+    }
+    false
+}
+
+fn decode_scans(data: &[u8], channels: usize) -> Result<Vec<u8>> {
+    let mut decoder = jpeg_decoder::Decoder::new(data);
+    decoder.set_max_decoding_buffer_size(MOST_PIXELS.saturating_mul(3));
+    let pixels = decoder.decode().map_err(|_| failed())?;
+    match (decoder.info().map(|info| info.pixel_format), channels) {
+        (Some(jpeg_decoder::PixelFormat::RGB24), 3) => Ok(pixels),
+        (Some(jpeg_decoder::PixelFormat::RGB24), 1) => Ok(pixels.chunks_exact(3).map(luma).collect()),
+        _ => Err(failed()),
+    }
+}
+
+/// The brightness of a pixel (ITU-R BT.601).
+fn luma(pixel: &[u8]) -> u8 {
+    let weighted = pixel.iter().zip([299, 587, 114]).map(|(&level, weight)| u32::from(level) * weight).sum::<u32>();
+    ((weighted + 500) / 1000).min(255) as u8
 }
 
 /// Whether the data has the mark of its end.
@@ -113,4 +151,45 @@ fn cut(
         part.extend_from_slice(&pixels[start..start + columns * channels]);
     }
     Ok((part, rows, columns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+
+    /// A picture of slow ramps, which JPEG keeps well.
+    fn ramps() -> Vec<u8> {
+        (0..64 * 64).flat_map(|i| [(i % 64) as u8 * 3, (i / 64) as u8 * 3, 90]).collect()
+    }
+
+    fn encoded(optimised: bool, sampling: SamplingFactor) -> Vec<u8> {
+        let mut data = Vec::new();
+        let mut encoder = Encoder::new(&mut data, 95);
+        encoder.set_optimized_huffman_tables(optimised);
+        encoder.set_sampling_factor(sampling);
+        encoder.encode(&ramps(), 64, 64, ColorType::Rgb).unwrap();
+        data
+    }
+
+    #[test]
+    fn components_may_be_interleaved_or_one_after_another() {
+        for (optimised, sampling) in [
+            (false, SamplingFactor::F_1_1),
+            (false, SamplingFactor::F_2_2),
+            (true, SamplingFactor::F_1_1),
+            (true, SamplingFactor::F_2_2),
+        ] {
+            let data = encoded(optimised, sampling);
+            for channels in [1, 3] {
+                let settings = Settings { channels, ratio: 1, recover: false, window: None };
+                let Samples::Bytes(pixels) = decode(&data, settings).unwrap().samples else { panic!("bytes") };
+                let expected = ramps();
+                let expected: Vec<u8> =
+                    if channels == 3 { expected } else { expected.chunks_exact(3).map(luma).collect() };
+                let error: u32 = pixels.iter().zip(&expected).map(|(&a, &b)| u32::from(a.abs_diff(b))).sum();
+                assert!(f64::from(error) / (expected.len() as f64) < 2.0, "{optimised} {channels}");
+            }
+        }
+    }
 }
