@@ -27,7 +27,11 @@ pub(crate) fn register(registry: &mut Registry) {
 fn block_size(construction: &Construction<'_>) -> Result<usize> {
     let format = construction.attrs().str("data_format")?;
     if format != "NHWC" {
-        return Err(invalid_argument!("Only NHWC data_format supported on CPU. Got {format}"));
+        return Err(invalid_argument!(
+            "No OpKernel was registered to support Op '{}' used by {{{{node {}}}}} with these attrs: [data_format=\"{format}\"]",
+            construction.node().op.name,
+            construction.name()
+        ));
     }
     let size = construction.attrs().int("block_size")?;
     match usize::try_from(size) {
