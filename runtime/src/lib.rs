@@ -11,6 +11,7 @@ mod hash;
 mod intra_op;
 mod kernel;
 mod owned;
+pub mod philox;
 mod queue;
 mod queue_spec;
 mod registry;

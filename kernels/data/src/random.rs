@@ -4,7 +4,7 @@ use crate::context::IteratorContext;
 use crate::dataset::{Dataset, DatasetIterator, INFINITE, Spec, Tuple, dataset_ops, input_dataset, scalar};
 use crate::seeds::{SeedGenerator, input_generator, seeds};
 use crate::state::{Reader, Writer};
-use graphmill_kernels_random::philox::Philox;
+use graphmill_runtime::philox::Philox;
 use graphmill_runtime::{Context, Registry};
 use graphmill_tensor::{Result, Tensor};
 use std::sync::Arc;

@@ -1,48 +1,22 @@
 //! Orders in which elements leave a queue, beside first in, first out.
 
+use graphmill_runtime::philox::{Philox, Words};
 use graphmill_runtime::{QueueOrder, Tuple};
 use graphmill_tensor::{Result, invalid_argument};
 use std::collections::BTreeMap;
 
-/// Any element, by a stream of random words: Philox4x32-10 of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"
-/// (SC 2011), so that a seeded queue gives TensorFlow's order.
+/// Any element, by the words of a Philox stream, so that a seeded queue gives TensorFlow's order.
 pub(crate) struct Shuffled {
     elements: Vec<Tuple>,
-    counter: u128,
-    key: [u32; 2],
-    words: [u32; 4],
-    used: usize,
+    words: Words,
 }
 
 impl Shuffled {
     /// With these seeds; if both are 0, in an order that differs each time.
     pub fn new(seed: u64, seed2: u64) -> Shuffled {
         let (seed, seed2) = if (seed, seed2) == (0, 0) { (rand::random(), rand::random()) } else { (seed, seed2) };
-        let key = [seed as u32, (seed >> 32) as u32];
-        Shuffled { elements: Vec::new(), counter: u128::from(seed2) << 64, key, words: [0; 4], used: 4 }
+        Shuffled { elements: Vec::new(), words: Words::new(Philox::from_seeds(seed, seed2)) }
     }
-
-    fn next_word(&mut self) -> u32 {
-        if self.used == 4 {
-            self.words = philox(self.counter, self.key);
-            self.counter = self.counter.wrapping_add(1);
-            self.used = 0;
-        }
-        let word = self.words[self.used];
-        self.used += 1;
-        word
-    }
-}
-
-fn philox(counter: u128, mut key: [u32; 2]) -> [u32; 4] {
-    let mut c = [0, 32, 64, 96].map(|shift| (counter >> shift) as u32);
-    for _ in 0..10 {
-        let low = u64::from(0xD251_1F53_u32) * u64::from(c[0]);
-        let high = u64::from(0xCD9E_8D57_u32) * u64::from(c[2]);
-        c = [(high >> 32) as u32 ^ c[1] ^ key[0], high as u32, (low >> 32) as u32 ^ c[3] ^ key[1], low as u32];
-        key = [key[0].wrapping_add(0x9E37_79B9), key[1].wrapping_add(0xBB67_AE85)];
-    }
-    c
 }
 
 impl QueueOrder for Shuffled {
@@ -59,7 +33,7 @@ impl QueueOrder for Shuffled {
         if self.elements.is_empty() {
             return None;
         }
-        let at = self.next_word() as usize % self.elements.len();
+        let at = self.words.next() as usize % self.elements.len();
         Some(self.elements.swap_remove(at))
     }
 

@@ -1,8 +1,8 @@
 //! Candidate samplers: classes to contrast the true ones with, and how often each is to be expected among them.
 
 use crate::distribution::{pair, uniform_f32, uniform_f64};
-use crate::philox::{Generator, Words};
 use graphmill_formats::{FileReader, FileSystem, io_error};
+use graphmill_runtime::philox::{Generator, Words};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{Result, Shape, Tensor, invalid_argument};
 use parking_lot::Mutex;
@@ -415,7 +415,7 @@ pub(crate) fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::philox::Philox;
+    use graphmill_runtime::philox::Philox;
 
     #[test]
     fn weights_are_picked_by_their_sums() {

@@ -1,8 +1,8 @@
 //! Random parts of images: `RandomCrop` and the `SampleDistortedBoundingBox` ops.
 
 use crate::distribution::uniform_f32;
-use crate::philox::{Generator, Philox, Words};
 use crate::stateless::stream_of_seed;
+use graphmill_runtime::philox::{Generator, Philox, Words};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{
     DType, Element, Result, Shape, Tensor, dispatch, failed_precondition, internal, invalid_argument,

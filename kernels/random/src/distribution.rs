@@ -1,7 +1,7 @@
 //! From random words to values, as TensorFlow does it.
 #![allow(unsafe_code)]
 
-use crate::philox::{DRAWS_PER_OUTPUT, LANES, Philox, Words};
+use graphmill_runtime::philox::{DRAWS_PER_OUTPUT, LANES, Philox, Words};
 use graphmill_tensor::{Element, bf16, f16};
 
 /// Compiles an expression twice, for the processor that every build assumes and for one with 256-bit vectors, and runs the one

@@ -1,7 +1,7 @@
 //! Filling a tensor from a stream on several threads: who fills which part does not change a bit.
 
-use crate::philox::Philox;
 use graphmill_runtime::Context;
+use graphmill_runtime::philox::Philox;
 use graphmill_tensor::{DType, Element, Result, Shape, invalid_argument};
 use smallvec::SmallVec;
 

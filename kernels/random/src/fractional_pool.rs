@@ -2,8 +2,8 @@
 //! that is drawn at random.
 
 use crate::distribution::uniform_f64;
-use crate::philox::{Philox, Words};
 use crate::shuffle::shuffle;
+use graphmill_runtime::philox::{Philox, Words};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Element, Result, Shape, Tensor, dispatch, internal, invalid_argument, unimplemented_op};
 use std::ops::Range;

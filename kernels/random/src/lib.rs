@@ -9,7 +9,6 @@ mod distribution;
 mod fill;
 mod fractional_pool;
 mod multinomial;
-pub mod philox;
 mod rejection;
 mod shuffle;
 mod stateful;

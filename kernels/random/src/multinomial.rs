@@ -1,8 +1,8 @@
 //! `Multinomial` and `StatelessMultinomial`: class numbers drawn by unnormalised log-probabilities.
 
 use crate::distribution::uniform_f64;
-use crate::philox::{DRAWS_PER_OUTPUT, Generator, Philox, Words};
 use crate::stateless::stream_of_seed;
+use graphmill_runtime::philox::{DRAWS_PER_OUTPUT, Generator, Philox, Words};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Element, Result, Shape, Tensor, bf16, dispatch, f16, internal, invalid_argument};
 

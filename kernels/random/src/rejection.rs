@@ -3,9 +3,9 @@
 
 use crate::distribution::Real;
 use crate::fill::shape_input;
-use crate::philox::{DRAWS_PER_OUTPUT, Generator, Philox};
 use crate::stateless::{stream_of_key, stream_of_seed};
 use crate::variable::{PHILOX_STATE, state_variable};
+use graphmill_runtime::philox::{DRAWS_PER_OUTPUT, Generator, Philox};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{
     Broadcast, DType, Element, Result, Shape, Tensor, bf16, dispatch, f16, internal, invalid_argument,

@@ -1,7 +1,7 @@
 //! `RandomShuffle`: the rows of a tensor in random order.
 
-use crate::philox::{Generator, Philox, Words};
 use crate::stateless::stream_of_key;
+use graphmill_runtime::philox::{Generator, Philox, Words};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Mover, Result, Tensor};
 
@@ -105,7 +105,7 @@ impl Mover for Rows<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::philox::Philox;
+    use graphmill_runtime::philox::Philox;
 
     #[test]
     fn a_permutation_has_every_row_once() {

@@ -3,7 +3,7 @@
 
 use crate::distribution::{Integer, Real, truncated_draws};
 use crate::fill::{Plan, fill, shape_input};
-use crate::philox::{DRAWS_PER_OUTPUT, Generator, Philox};
+use graphmill_runtime::philox::{DRAWS_PER_OUTPUT, Generator, Philox};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Result, Shape, Tensor, bf16, dispatch, f16, internal, invalid_argument};
 

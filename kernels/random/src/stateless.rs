@@ -2,9 +2,9 @@
 
 use crate::distribution::pair;
 use crate::fill::shape_input;
-use crate::philox::Philox;
 use crate::stateful::{Distribution, random_integers, random_reals};
 use crate::variable::random_bits;
+use graphmill_runtime::philox::Philox;
 use graphmill_runtime::{Context, Kernel, Registry};
 use graphmill_tensor::{DType, Result, Shape, Tensor, invalid_argument};
 

@@ -5,8 +5,8 @@
 
 use crate::distribution::Real;
 use crate::fill::shape_input;
-use crate::philox::{Generator, Philox};
 use crate::stateless::stream_of_seed;
+use graphmill_runtime::philox::{Generator, Philox};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{Broadcast, DType, Element, Result, Shape, Tensor, dispatch, f16, internal, invalid_argument};
 use num_traits::{Float, NumCast};

@@ -3,8 +3,8 @@
 
 use crate::distribution::{fill_from_pairs, fill_from_words, pair};
 use crate::fill::{Plan, fill, shape_input};
-use crate::philox::{DRAWS_PER_OUTPUT, Philox};
 use crate::stateful::{Distribution, random_integers, random_reals};
+use graphmill_runtime::philox::{DRAWS_PER_OUTPUT, Philox};
 use graphmill_runtime::{Context, Kernel, Registry, ResourceVariable, Variable};
 use graphmill_tensor::{DType, Result, Shape, Tensor, dispatch, internal, invalid_argument};
 use std::sync::Arc;

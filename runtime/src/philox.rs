@@ -1,6 +1,6 @@
 //! Philox4x32-10, the counter-based generator of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 
-use graphmill_runtime::Construction;
+use crate::Construction;
 use graphmill_tensor::Result;
 use parking_lot::Mutex;
 
@@ -9,7 +9,7 @@ const KEY_STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: usize = 10;
 
 /// Counters that [`Philox::lanes`] works on at once, which the compiler turns into vector instructions.
-pub(crate) const LANES: usize = 16;
+pub const LANES: usize = 16;
 
 /// A position in a stream. Each draw gives four words and moves on by one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -83,18 +83,22 @@ fn next_key(key: [u32; 2]) -> [u32; 2] {
 }
 
 /// Single words of a stream, in order.
-pub(crate) struct Words {
+pub struct Words {
     stream: Philox,
     drawn: [u32; 4],
     used: usize,
 }
 
 impl Words {
+    /// From the position of a stream on.
     pub fn new(stream: Philox) -> Words {
         Words { stream, drawn: [0; 4], used: 4 }
     }
 
+    /// The next word.
     #[inline]
+    // A stream has no end, so that an iterator's `Option` would be in the way.
+    #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> u32 {
         if self.used >= 4 {
             self.drawn = self.stream.words();
@@ -108,7 +112,7 @@ impl Words {
 }
 
 /// The generator of one kernel of a stateful op: executions take their turns in one stream.
-pub(crate) struct Generator(Mutex<Philox>);
+pub struct Generator(Mutex<Philox>);
 
 impl Generator {
     /// From the attributes `seed` and `seed2`. If both are 0 the stream is a random one.
@@ -131,7 +135,7 @@ impl Generator {
 }
 
 /// Draws that TensorFlow sets aside for each output, whatever the distribution uses.
-pub(crate) const DRAWS_PER_OUTPUT: u64 = 256;
+pub const DRAWS_PER_OUTPUT: u64 = 256;
 
 #[cfg(test)]
 mod tests {
