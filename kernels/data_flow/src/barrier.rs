@@ -12,31 +12,9 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The types of values that a barrier takes.
-const TYPES: [DType; 18] = [
-    DType::BFloat16,
-    DType::Bool,
-    DType::Complex128,
-    DType::Complex64,
-    DType::Double,
-    DType::Float,
-    DType::Half,
-    DType::Int16,
-    DType::Int32,
-    DType::Int64,
-    DType::Int8,
-    DType::Resource,
-    DType::String,
-    DType::UInt16,
-    DType::UInt32,
-    DType::UInt64,
-    DType::UInt8,
-    DType::Variant,
-];
-
 pub(crate) fn register(registry: &mut Registry) {
     registry.op("Barrier").kernel(MakeBarrier::new);
-    registry.op("BarrierInsertMany").types("T", &TYPES).async_kernel(InsertMany::new);
+    registry.op("BarrierInsertMany").types("T", DType::COMMON).async_kernel(InsertMany::new);
     registry.op("BarrierTakeMany").async_kernel(TakeMany::new);
     registry.op("BarrierClose").async_kernel(Close::new);
     registry.op("BarrierReadySize").kernel(|_| Ok(ReadySize));
