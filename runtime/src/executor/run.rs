@@ -391,14 +391,14 @@ impl Run {
         };
         state.in_flight += 1;
         let run = self.clone();
-        let started = Instant::now();
+        let traced = self.step.trace().map(|trace| (trace.clone(), Instant::now()));
         let ctx = AsyncContext::new(
             node.info.clone(),
             self.step.clone(),
             self.program.device.clone(),
             inputs,
             move |outcome| {
-                if let (Some(trace), Ok(outputs)) = (run.step.trace(), &outcome) {
+                if let (Some((trace, started)), Ok(outputs)) = (traced, &outcome) {
                     trace.record(&run.program.nodes[task.node as usize].info, started, outputs);
                 }
                 run.complete(task, outcome);

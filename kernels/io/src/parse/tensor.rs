@@ -1,7 +1,7 @@
 //! Tensors as strings.
 
 use crate::inputs::{first, set_string, text};
-use crate::summary::{ALL, tensor_message};
+use crate::summary::tensor_message;
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Result, Tensor, invalid_argument};
 use graphmill_wire::tensorflow::TensorProto;
@@ -9,7 +9,7 @@ use prost::Message;
 
 pub(crate) fn register(registry: &mut Registry) {
     registry.op("ParseTensor").kernel(ParseTensor::new);
-    registry.op("SerializeTensor").types("T", &ALL).kernel(|_| Ok(SerializeTensor));
+    registry.op("SerializeTensor").types("T", DType::COMMON).kernel(|_| Ok(SerializeTensor));
 }
 
 /// The tensor that a serialized `TensorProto` describes.

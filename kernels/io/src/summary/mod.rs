@@ -7,8 +7,6 @@ mod ops;
 mod write;
 mod writer;
 
-pub(crate) use ops::ALL;
-
 use graphmill_formats::FileSystem;
 use graphmill_runtime::Registry;
 use graphmill_tensor::{DType, Result, Tensor, bf16, dispatch, encode_shape, f16, internal};

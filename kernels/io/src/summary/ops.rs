@@ -14,31 +14,9 @@ pub(crate) fn register(registry: &mut Registry) {
     registry.op("ScalarSummary").types("T", &REALS).kernel(|_| Ok(ScalarSummary));
     registry.op("HistogramSummary").types("T", &REALS).kernel(|_| Ok(HistogramSummary));
     registry.op("MergeSummary").kernel(|_| Ok(MergeSummary));
-    registry.op("TensorSummary").types("T", &ALL).kernel(|_| Ok(TensorSummary));
-    registry.op("TensorSummaryV2").types("T", &ALL).kernel(|_| Ok(TensorSummaryV2));
+    registry.op("TensorSummary").types("T", DType::COMMON).kernel(|_| Ok(TensorSummary));
+    registry.op("TensorSummaryV2").types("T", DType::COMMON).kernel(|_| Ok(TensorSummaryV2));
 }
-
-/// Element types of summaries of tensors.
-pub(crate) const ALL: [DType; 18] = [
-    DType::BFloat16,
-    DType::Bool,
-    DType::Complex128,
-    DType::Complex64,
-    DType::Double,
-    DType::Float,
-    DType::Half,
-    DType::Int16,
-    DType::Int32,
-    DType::Int64,
-    DType::Int8,
-    DType::Resource,
-    DType::String,
-    DType::UInt16,
-    DType::UInt32,
-    DType::UInt64,
-    DType::UInt8,
-    DType::Variant,
-];
 
 /// A value under a tag for every element of two tensors of one shape.
 struct ScalarSummary;
