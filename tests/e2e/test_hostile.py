@@ -217,7 +217,7 @@ def test_functions_without_an_end_are_refused(master, server, name):
     with pytest.raises(MasterError):
         handle = master.create_session(ENDLESS[name])
         master.run_step(handle, fetches=["root:0"])
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
 
 
 @pytest.mark.ours_only

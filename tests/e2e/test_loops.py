@@ -94,7 +94,7 @@ def test_close_ends_a_running_step(server):
     session.close()
     took = time.monotonic() - started
     thread.join(10)
-    assert took < 1.0
+    assert took < 10
     assert isinstance(outcome[0], tf.errors.CancelledError)
 
 
@@ -104,7 +104,7 @@ def test_timeout_ends_a_step_and_spares_the_session(server):
         started = time.monotonic()
         with pytest.raises(tf.errors.DeadlineExceededError):
             session.run(loop, options=v1.RunOptions(timeout_in_ms=500))
-        assert 0.4 < time.monotonic() - started < 2.0
+        assert 0.4 < time.monotonic() - started < 20
         assert session.run(tf.constant(5)) == 5
 
 
