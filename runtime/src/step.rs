@@ -1,7 +1,7 @@
 //! What belongs to one step.
 
-use crate::{CallbackId, CancellationManager, ResourceManager, Trace};
-use graphmill_tensor::{Result, resource_exhausted};
+use crate::{CallbackId, CancellationManager, Rendezvous, ResourceManager, Trace};
+use graphmill_tensor::{Result, internal, resource_exhausted};
 use std::sync::{Arc, OnceLock};
 
 /// Calls within calls that a step may have. Each holds some kilobytes; recursion that goes deeper hardly ends.
@@ -13,6 +13,7 @@ pub struct Step {
     depth: u32,
     cancellation: Arc<CancellationManager>,
     resources: Arc<ResourceManager>,
+    rendezvous: Option<Arc<dyn Rendezvous>>,
     /// What ties a cancellation of its own to that of the step around it.
     link: Option<Link>,
     trace: OnceLock<Arc<Trace>>,
@@ -31,9 +32,24 @@ impl Step {
             depth: 0,
             cancellation: Arc::default(),
             resources: Arc::default(),
+            rendezvous: None,
             link: None,
             trace: OnceLock::new(),
         }
+    }
+
+    /// This step with a place where its parts exchange tensors.
+    pub fn with_rendezvous(mut self, rendezvous: Arc<dyn Rendezvous>) -> Step {
+        self.rendezvous = Some(rendezvous);
+        self
+    }
+
+    /// Where the parts of the step exchange tensors.
+    ///
+    /// # Errors
+    /// `INTERNAL` for a step that was begun as one of a single part.
+    pub fn rendezvous(&self) -> Result<&Arc<dyn Rendezvous>> {
+        self.rendezvous.as_ref().ok_or_else(|| internal!("The step has no other parts to exchange tensors with"))
     }
 
     /// The id that all parts of the step share.
@@ -75,8 +91,8 @@ impl Step {
             return Err(resource_exhausted!("Functions call each other more than {MAX_DEPTH} deep"));
         }
         let (cancellation, resources) = (self.cancellation.clone(), self.resources.clone());
-        let trace = self.trace.clone();
-        Ok(Step { id: self.id, depth: self.depth + 1, cancellation, resources, link: None, trace })
+        let (rendezvous, trace) = (self.rendezvous.clone(), self.trace.clone());
+        Ok(Step { id: self.id, depth: self.depth + 1, cancellation, resources, rendezvous, link: None, trace })
     }
 
     /// This step with resources of its own.

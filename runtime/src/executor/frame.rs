@@ -61,6 +61,8 @@ pub(crate) type Waiting = (u32, SmallVec<[Value; 1]>, bool);
 pub(crate) struct FrameInstance {
     /// The static frame.
     pub info: u32,
+    /// The number by which all tasks of a step know it; 0 for the root.
+    pub id: u64,
     /// The iteration that entered it; of the root, its own.
     pub parent: u32,
     /// Live iterations, oldest first.
@@ -79,9 +81,10 @@ pub(crate) struct FrameInstance {
 
 impl FrameInstance {
     /// An execution of a static frame, without iterations yet.
-    pub fn new(info: u32, parent: u32, enters: u32) -> FrameInstance {
+    pub fn new(info: u32, id: u64, parent: u32, enters: u32) -> FrameInstance {
         FrameInstance {
             info,
+            id,
             parent,
             iterations: VecDeque::new(),
             base: 0,

@@ -5,6 +5,7 @@
 //! while other nodes are ready; an asynchronous kernel completes whenever it does. Both put their outputs into the run's inbox,
 //! and where no driver is at work then, one of the executor's threads takes the run up again. A run thus holds no thread while it waits.
 
+mod exchange;
 mod frame;
 mod partial;
 mod program;

@@ -1,9 +1,10 @@
 //! The form in which a graph runs: flat arrays, built once.
 
+use crate::executor::exchange::{Exchange, frame_name_hash};
 use crate::executor::frame::{Iteration, NodeState};
 use crate::{AnyKernel, Call, Construction, Device, FunctionRuntime, NodeInfo, Registry};
 use graphmill_graph::{AttrKind, Endpoint, Flow, FrameMap, Graph, Node, NodeId, frames};
-use graphmill_tensor::{DType, Result, Status, internal, invalid_argument, unimplemented_op};
+use graphmill_tensor::{DType, Result, Status, internal, invalid_argument};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -51,6 +52,8 @@ pub struct Program {
     feed_nodes: Vec<u32>,
     /// Whether a kernel may wait.
     may_wait: bool,
+    /// Whether there are sends or receives.
+    exchanges: bool,
     /// The function whose body this is.
     function: Option<Arc<str>>,
     /// What the functions that nodes call need. The body of a function leaves this to who calls it: it would keep itself alive.
@@ -88,6 +91,10 @@ pub(crate) enum Action {
     Kernel(Arc<AnyKernel>),
     Feed(usize),
     Fetch(usize),
+    /// Puts its input where another part of the step takes it.
+    Send(Exchange),
+    /// Takes what another part of the step puts there.
+    Receive(Exchange),
 }
 
 /// A node that an edge leads to, with what delivery needs to know of it.
@@ -126,6 +133,7 @@ pub(crate) struct FrameInfo {
     pub initial: Vec<NodeState>,
     pub slots: usize,
     pub enters: u32,
+    pub name_hash: u64,
     pub parallel_iterations: usize,
     slabs: Mutex<Vec<Iteration>>,
 }
@@ -208,6 +216,11 @@ impl Program {
         self.may_wait
     }
 
+    /// Whether other parts of the step may wait for this one.
+    pub(crate) fn exchanges(&self) -> bool {
+        self.exchanges
+    }
+
     /// An error with the tag of the node that it comes from.
     pub(crate) fn at_node(&self, error: Status, node: &ProgramNode) -> Status {
         tagged(error, self.function.as_deref(), &node.info.name)
@@ -269,6 +282,7 @@ impl<'a> Builder<'a> {
                 initial: Vec::new(),
                 slots: 0,
                 enters: 0,
+                name_hash: frame_name_hash(&frame.name),
                 parallel_iterations: frame.parallel_iterations.max(1) as usize,
                 slabs: Mutex::new(Vec::new()),
             })
@@ -293,8 +307,11 @@ impl<'a> Builder<'a> {
             .collect();
         let waits =
             |node: &ProgramNode| matches!(&node.action, Action::Kernel(k) if matches!(**k, AnyKernel::Async(_)));
+        let exchanges = |node: &ProgramNode| matches!(node.action, Action::Send(_) | Action::Receive(_));
+        let exchanges = nodes.iter().any(exchanges);
         Ok(Program {
-            may_wait: nodes.iter().any(waits),
+            may_wait: exchanges || nodes.iter().any(waits),
+            exchanges,
             function: self.function,
             functions: None,
             nodes,
@@ -377,9 +394,8 @@ impl<'a> Builder<'a> {
                 self.fetches.push(Port { name, dtype: node.attrs.dtype("T")? });
                 Ok(Action::Fetch(self.fetches.len() - 1))
             }
-            Flow::Recv | Flow::Send => {
-                Err(unimplemented_op!("Op {} is not implemented in graphmill between tasks", node.op.name))
-            }
+            Flow::Recv => Ok(Action::Receive(Exchange::new(node)?)),
+            Flow::Send => Ok(Action::Send(Exchange::new(node)?)),
             _ if &*node.op.name == "_Arg" => {
                 let at = place(node, &mut self.feeds, self.graph.len())?;
                 self.feed_nodes.resize(self.feeds.len(), id.0);

@@ -4,6 +4,7 @@
 //! 2018).
 
 use crate::Value;
+use crate::executor::exchange::frame_id;
 use crate::executor::frame::{FIRED, FrameInstance, Iteration, LIVE, NodeState, Waiting};
 use crate::executor::program::{Program, ProgramNode, Target};
 use crate::executor::run::{State, Task};
@@ -27,6 +28,15 @@ impl State {
     /// The frame that an iteration belongs to, and the iteration's number there.
     fn place(&self, slab: u32) -> Option<(u32, u64)> {
         self.slabs.get(slab as usize).map(|iteration| (iteration.frame, iteration.number))
+    }
+
+    /// The frame that a task runs in, by the number that all tasks of a step know, and its iteration.
+    pub fn frame_and_iteration(&self, task: Task) -> (u64, u64) {
+        let place = self.place(task.slab);
+        place.map_or((0, 0), |(frame, iteration)| {
+            let id = self.frames.get(frame as usize).and_then(Option::as_ref).map_or(0, |frame| frame.id);
+            (id, iteration)
+        })
     }
 
     /// Passes the outputs of a node on to where they go, and notes that the node is done. For a dead node every output counts as
@@ -100,11 +110,14 @@ impl State {
             return Some(instance);
         }
         let info = program.frames.get(child as usize)?;
+        let number = iteration.number;
+        let around = self.frames.get(iteration.frame as usize)?.as_ref()?.id;
+        let id = frame_id(around, number, info.name_hash);
         let free = self.frames.iter().position(Option::is_none).unwrap_or(self.frames.len());
         if free == self.frames.len() {
             self.frames.push(None);
         }
-        self.frames[free] = Some(FrameInstance::new(child, task.slab, info.enters));
+        self.frames[free] = Some(FrameInstance::new(child, id, task.slab, info.enters));
         let instance = u32::try_from(free).ok()?;
         self.add_iteration(program, instance)?;
         self.slabs.get_mut(task.slab as usize)?.children.push((child, instance));

@@ -1,11 +1,12 @@
 //! One run of a program.
 
 use crate::denormals::FlushDenormals;
+use crate::executor::exchange::Exchange;
 use crate::executor::frame::{FrameInstance, Iteration};
 use crate::executor::partial::PartialRun;
 use crate::executor::program::{Action, Program, ProgramNode};
 use crate::executor::threads::Threads;
-use crate::{AnyKernel, AsyncContext, Context, Kernel, Outputs, Step, Value};
+use crate::{AnyKernel, AsyncContext, Context, Kernel, Outputs, Parcel, Step, Value};
 use graphmill_tensor::{Result, Status, Tensor, failed_precondition, internal};
 use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
@@ -115,7 +116,7 @@ impl Run {
     ) {
         let mut state = State {
             ready: Vec::with_capacity(program.roots.len() + 16),
-            frames: vec![Some(FrameInstance::new(0, 0, 0))],
+            frames: vec![Some(FrameInstance::new(0, 0, 0, 0))],
             slabs: Vec::with_capacity(1),
             free_slabs: Vec::new(),
             in_flight: 0,
@@ -155,7 +156,7 @@ impl Run {
         loop {
             while let Some(task) = state.ready.pop() {
                 if self.step.cancellation().is_cancelled() && state.error.is_none() {
-                    state.fail(self.cancel_reason());
+                    self.fail(&mut state, self.cancel_reason());
                     break;
                 }
                 self.process(&mut state, task);
@@ -226,15 +227,34 @@ impl Run {
         reason.unwrap_or_else(|| graphmill_tensor::cancelled!("Step was cancelled").derived())
     }
 
+    /// Fails the run, and with it the parts of the step that wait for what it would have sent.
+    fn fail(&self, state: &mut State, error: Status) {
+        if self.program.exchanges()
+            && state.error.is_none()
+            && let Ok(rendezvous) = self.step.rendezvous()
+        {
+            rendezvous.abort(error.clone());
+        }
+        state.fail(error);
+    }
+
+    /// An error with the tag of the node that it comes from. One that came from another part of the step has been tagged there.
+    fn at_node(&self, error: Status, node: &ProgramNode) -> Status {
+        match node.action {
+            Action::Send(_) | Action::Receive(_) => error,
+            _ => self.program.at_node(error, node),
+        }
+    }
+
     fn process(self: &Arc<Self>, state: &mut State, task: Task) {
         if state.error.is_some() {
             return;
         }
         let program = &self.program;
         let node = &program.nodes[task.node as usize];
-        if task.is_dead() {
+        if task.is_dead() && !matches!(node.action, Action::Send(_) | Action::Receive(_)) {
             if let Action::Fetch(index) = node.action {
-                return state.fail(self.dead_fetch(index));
+                return self.fail(state, self.dead_fetch(index));
             }
             return state.propagate(program, task, node, &mut []);
         }
@@ -259,10 +279,12 @@ impl Run {
                         }
                         state.fetches[*index] = value;
                     }
-                    Err(error) => return state.fail(program.at_node(error, node)),
+                    Err(error) => return self.fail(state, program.at_node(error, node)),
                 }
                 state.propagate(program, task, node, &mut []);
             }
+            Action::Send(exchange) => self.send(state, task, node, exchange),
+            Action::Receive(exchange) => self.receive(state, task, node, exchange),
             Action::Kernel(kernel) => match kernel.as_ref() {
                 AnyKernel::Sync(sync) => {
                     let costly = node.cost.load(Relaxed) > WORTH_HANDING_OVER;
@@ -291,6 +313,51 @@ impl Run {
             device.incarnation(),
             device = device.name()
         )
+    }
+
+    /// Sends the input, or that it is dead.
+    fn send(&self, state: &mut State, task: Task, node: &ProgramNode, exchange: &Exchange) {
+        let value = if task.is_dead() {
+            Ok(None)
+        } else {
+            state.inputs(task, node).and_then(|inputs| {
+                dereference(node, inputs)?;
+                match inputs.first_mut().map(std::mem::take) {
+                    Some(Value::Tensor(tensor)) => Ok(Some(tensor)),
+                    _ => Err(internal!("there is nothing to send")),
+                }
+            })
+        };
+        let (frame, iteration) = state.frame_and_iteration(task);
+        let sent = value.and_then(|value| self.step.rendezvous()?.send(&exchange.key(frame, iteration), value));
+        match sent {
+            Ok(()) => state.propagate(&self.program, task, node, &mut []),
+            Err(error) => self.settle(state, task, Err(error)),
+        }
+    }
+
+    /// Receives a value, which may be dead. Where the node itself is dead the value is taken all the same, as it was sent.
+    fn receive(self: &Arc<Self>, state: &mut State, task: Task, node: &ProgramNode, exchange: &Exchange) {
+        let rendezvous = match self.step.rendezvous() {
+            Ok(rendezvous) => rendezvous,
+            Err(error) => return self.settle(state, task, Err(error)),
+        };
+        let (frame, iteration) = state.frame_and_iteration(task);
+        let (run, dtype, info) = (self.clone(), exchange.dtype, node.info.clone());
+        let traced = self.step.trace().map(|trace| (trace.clone(), Instant::now()));
+        state.in_flight += 1;
+        let receiver = move |outcome: Result<Parcel>| {
+            let outcome: Result<Outputs> = outcome.and_then(|value| match value {
+                None => Ok(smallvec![Value::None]),
+                Some(tensor) if tensor.dtype() == dtype => Ok(smallvec![Value::Tensor(tensor)]),
+                Some(tensor) => Err(internal!("received a tensor of type {} where {dtype} was expected", tensor.dtype())),
+            });
+            if let (Some((trace, started)), Ok(outputs)) = (traced, &outcome) {
+                trace.record(&info, started, outputs);
+            }
+            run.complete(task, outcome);
+        };
+        rendezvous.receive(&exchange.key(frame, iteration), Box::new(receiver));
     }
 
     fn compute(&self, state: &mut State, task: Task, node: &ProgramNode, kernel: &dyn Kernel) {
@@ -421,7 +488,7 @@ impl Run {
                 if state.error.is_none() {
                     let reason = self.step.cancellation().reason();
                     // What fails in a cancelled step fails because of that.
-                    state.fail(reason.unwrap_or_else(|| self.program.at_node(error, node)));
+                    self.fail(state, reason.unwrap_or_else(|| self.at_node(error, node)));
                 }
                 if self.program.may_wait() || self.partial.is_some() {
                     let derived = graphmill_tensor::cancelled!("The step failed").derived();
