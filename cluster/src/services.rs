@@ -1,6 +1,6 @@
 //! Which service a call is for.
 
-use crate::grpc::{Handler, Reply};
+use crate::grpc::{Frames, Handler};
 use crate::master::Master;
 use crate::worker::Worker;
 use bytes::Bytes;
@@ -27,7 +27,7 @@ impl Handler for Services {
         MasterMethod::from_path(path).map(Method::Master).or_else(|| WorkerMethod::from_path(path).map(Method::Worker))
     }
 
-    async fn call(&self, method: Method, message: Bytes, deadline: Option<Instant>) -> Result<Reply> {
+    async fn call(&self, method: Method, message: Bytes, deadline: Option<Instant>) -> Result<Frames> {
         match method {
             Method::Master(method) => self.master.call(method, message, deadline).await,
             Method::Worker(method) => self.worker.call(method, message),

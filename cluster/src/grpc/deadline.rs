@@ -1,11 +1,21 @@
 //! The `grpc-timeout` header.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use std::time::Duration;
 
 /// The time that the caller grants: at most eight digits and a unit. A malformed header counts as absent.
 pub(super) fn timeout(headers: &HeaderMap) -> Option<Duration> {
     parse(headers.get("grpc-timeout")?.to_str().ok()?)
+}
+
+/// The header for a time, rounded up to milliseconds.
+pub(super) fn header(timeout: Duration) -> HeaderValue {
+    const MOST: u128 = 99_999_999;
+    let milliseconds = timeout.as_nanos().div_ceil(1_000_000);
+    let (amount, unit) =
+        if milliseconds <= MOST { (milliseconds, 'm') } else { ((milliseconds / 1000).min(MOST), 'S') };
+    // Digits and a letter are always a header.
+    HeaderValue::from_str(&format!("{amount}{unit}")).unwrap_or_else(|_| HeaderValue::from_static("99999999S"))
 }
 
 fn parse(text: &str) -> Option<Duration> {
@@ -40,6 +50,19 @@ mod tests {
             ("99999999n", Duration::from_nanos(99_999_999)),
         ] {
             assert_eq!(parse(text), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn headers_grant_at_least_the_time() {
+        for (timeout, expected) in [
+            (Duration::ZERO, "0m"),
+            (Duration::from_nanos(1), "1m"),
+            (Duration::from_millis(1500), "1500m"),
+            (Duration::from_secs(200_000), "200000S"),
+            (Duration::MAX, "99999999S"),
+        ] {
+            assert_eq!(header(timeout), expected);
         }
     }
 

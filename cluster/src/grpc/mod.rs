@@ -3,13 +3,15 @@
 //!
 //! The library's own codec is not used: it would copy every tensor on its way in and out.
 
+mod channel;
 mod deadline;
-mod reply;
-mod request;
+mod frames;
+mod message;
 mod service;
 mod trailers;
 
-pub use reply::{MAX_MESSAGE, Reply, ReplyBuilder};
+pub(crate) use channel::Channel;
+pub use frames::{Frames, FramesBuilder, MAX_MESSAGE};
 pub use service::GrpcService;
 
 use bytes::Bytes;
@@ -31,7 +33,7 @@ pub trait Handler: Send + Sync + 'static {
         method: Self::Method,
         message: Bytes,
         deadline: Option<Instant>,
-    ) -> impl Future<Output = Result<Reply>> + Send;
+    ) -> impl Future<Output = Result<Frames>> + Send;
 }
 
 /// The message of a request.

@@ -1,8 +1,8 @@
 //! The tower service that the HTTP/2 server calls.
 
-use super::reply::ReplyBody;
-use super::request::{Encoding, read_message};
-use super::{Handler, Reply, deadline, trailers};
+use super::frames::FramesBody;
+use super::message::{Encoding, read_message};
+use super::{Frames, Handler, deadline, trailers};
 use graphmill_tensor::{Result, Status, unimplemented_op};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use std::convert::Infallible;
@@ -57,7 +57,7 @@ async fn respond<H: Handler>(handler: &H, request: Request<Body>) -> Response<Bo
     }
 }
 
-async fn answer<H: Handler>(handler: &H, head: http::request::Parts, mut body: Body) -> Result<Reply> {
+async fn answer<H: Handler>(handler: &H, head: http::request::Parts, mut body: Body) -> Result<Frames> {
     let path = head.uri.path();
     let method = handler.method(path).ok_or_else(|| unimplemented_op!("Method {path} is not implemented"))?;
     // A time that cannot be added is so far away that there is no deadline.
@@ -70,8 +70,8 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
-fn success(reply: Reply) -> Response<Body> {
-    let mut response = Response::new(Body::new(ReplyBody::new(reply)));
+fn success(reply: Frames) -> Response<Body> {
+    let mut response = Response::new(Body::new(FramesBody::answer(reply)));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     response
 }

@@ -2,10 +2,12 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use graphmill_tensor::Status;
+use bytes::Bytes;
+use graphmill_tensor::{Code, Status, unknown};
 use graphmill_wire::tensorflow::distributed_runtime::GrpcPayloadContainer;
 use http::{HeaderMap, HeaderValue};
 use prost::Message;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Longest text of a status that travels as a trailer, in bytes. Callers limit the size of all headers together.
@@ -37,6 +39,52 @@ pub(super) fn insert(trailers: &mut HeaderMap, status: &Status) {
     }
 }
 
+/// The status that the trailers of an answer carry; `None` for success.
+pub(super) fn status(trailers: &HeaderMap) -> Option<Status> {
+    let Some(code) = trailers.get("grpc-status") else {
+        return Some(unknown!("The answer has no status"));
+    };
+    let code = code.to_str().ok().and_then(|digits| digits.parse().ok()).map_or(Code::Unknown, Code::from_number);
+    if code == Code::Ok {
+        return None;
+    }
+    let text = trailers.get("grpc-message").map(|text| percent_decoded(text.as_bytes())).unwrap_or_default();
+    // What TensorFlow's servers give when the connection breaks under a call.
+    let code = if code == Code::Unknown && text.contains("Stream removed") { Code::Unavailable } else { code };
+    let mut status = Status::new(code, text);
+    for (key, value) in payloads(trailers).into_iter().flatten() {
+        status = status.with_payload(&key, value);
+    }
+    Some(status)
+}
+
+fn payloads(trailers: &HeaderMap) -> Option<BTreeMap<String, Bytes>> {
+    let details = trailers.get("grpc-status-details-bin")?.as_bytes();
+    // Padding is optional.
+    let unpadded = details.split(|&byte| byte == b'=').next()?;
+    let bytes = STANDARD_NO_PAD.decode(unpadded).ok()?;
+    GrpcPayloadContainer::decode(bytes.as_slice()).ok().map(|container| container.payloads)
+}
+
+fn percent_decoded(text: &[u8]) -> String {
+    let digit = |at: usize| text.get(at).and_then(|&byte| char::from(byte).to_digit(16));
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        match (byte, digit(at + 1), digit(at + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                decoded.push((high * 16 + low) as u8);
+                at += 3;
+            }
+            _ => {
+                decoded.push(byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8(decoded).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
 fn shortened(text: &str) -> std::borrow::Cow<'_, str> {
     if text.len() <= MAX_TEXT {
         return text.into();
@@ -60,8 +108,7 @@ fn percent_encoded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
-    use graphmill_tensor::{Code, payload};
+    use graphmill_tensor::payload;
 
     fn trailers(status: &Status) -> HeaderMap {
         let mut map = HeaderMap::new();
@@ -89,5 +136,16 @@ mod tests {
         let container = GrpcPayloadContainer::decode(bytes.as_slice()).unwrap();
         assert_eq!(container.payloads[payload::DERIVED].as_ref(), b"v");
         assert!(!trailers(&Status::new(Code::Cancelled, "x")).contains_key("grpc-status-details-bin"));
+    }
+
+    #[test]
+    fn statuses_come_back() {
+        let sent = Status::new(Code::Aborted, "a%\n\té %zz").with_payload(payload::DERIVED, Bytes::from_static(b"v"));
+        let came = status(&trailers(&sent)).unwrap();
+        assert_eq!((came.code(), came.message(), came.payloads()), (sent.code(), sent.message(), sent.payloads()));
+        assert!(status(&ok()).is_none());
+        assert_eq!(status(&HeaderMap::new()).unwrap().code(), Code::Unknown);
+        let lost = trailers(&Status::new(Code::Unknown, "Stream removed"));
+        assert_eq!(status(&lost).unwrap().code(), Code::Unavailable);
     }
 }

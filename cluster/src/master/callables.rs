@@ -4,7 +4,7 @@
 
 use super::prepared::{Order, Prepared};
 use super::{Master, connections, run_step, step_reply};
-use crate::grpc::{Reply, decode};
+use crate::grpc::{Frames, decode};
 use bytes::Bytes;
 use graphmill_graph::Signature;
 use graphmill_tensor::{Result, invalid_argument};
@@ -66,7 +66,7 @@ impl Master {
     ///
     /// # Errors
     /// As for a step with the same names; `INVALID_ARGUMENT` for connections that cannot be made.
-    pub(super) async fn make_callable(&self, message: Bytes) -> Result<Reply> {
+    pub(super) async fn make_callable(&self, message: Bytes) -> Result<Frames> {
         let request: MakeCallableRequest = decode(message)?;
         let describe = || format!("session_handle: \"{}\" request_id: {}", request.session_handle, request.request_id);
         self.request_ids.lock().note(request.request_id, "MakeCallable (Master)", describe)?;
@@ -81,14 +81,14 @@ impl Master {
         let run = session.build(&self.task, graph, signature).await?;
         let order = Order::new(&run.program, &options.feed, &options.fetch)?;
         let handle = session.callables.add(Callable { run, options, order });
-        Reply::message(&MakeCallableResponse { handle })
+        Frames::message(&MakeCallableResponse { handle })
     }
 
     /// Runs a prepared step with feeds in the order of its list.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for an unknown or released handle and for feeds that do not fit, and what the step fails with.
-    pub(super) async fn run_callable(&self, message: Bytes, deadline: Option<Instant>) -> Result<Reply> {
+    pub(super) async fn run_callable(&self, message: Bytes, deadline: Option<Instant>) -> Result<Frames> {
         let request: RunCallableRequest = decode(message)?;
         let RunCallableRequest { session_handle, handle, feed, request_id } = &request;
         let describe = || format!("session_handle: \"{session_handle}\" handle: {handle} request_id: {request_id}");
@@ -113,9 +113,9 @@ impl Master {
     ///
     /// # Errors
     /// `ABORTED` for an unknown session.
-    pub(super) fn release_callable(&self, message: Bytes) -> Result<Reply> {
+    pub(super) fn release_callable(&self, message: Bytes) -> Result<Frames> {
         let request: ReleaseCallableRequest = decode(message)?;
         self.session(&request.session_handle)?.callables.release(request.handle);
-        Reply::message(&ReleaseCallableResponse {})
+        Frames::message(&ReleaseCallableResponse {})
     }
 }

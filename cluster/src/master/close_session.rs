@@ -1,7 +1,7 @@
 //! `CloseSession`: ends a session.
 
 use super::{Handle, Master, running};
-use crate::grpc::{Reply, decode};
+use crate::grpc::{Frames, decode};
 use bytes::Bytes;
 use graphmill_tensor::{Result, Status, aborted, cancelled};
 use graphmill_wire::tensorflow::{CloseSessionRequest, CloseSessionResponse};
@@ -11,7 +11,7 @@ impl Master {
     ///
     /// # Errors
     /// `ABORTED` for an unknown session.
-    pub(super) async fn close_session(&self, message: Bytes) -> Result<Reply> {
+    pub(super) async fn close_session(&self, message: Bytes) -> Result<Frames> {
         let request: CloseSessionRequest = decode(message)?;
         let session = Handle::parse(&request.session_handle)
             .and_then(|handle| self.sessions.write().by_handle.remove(&handle))
@@ -19,7 +19,7 @@ impl Master {
         session.running.end(closed());
         session.running.wait(running::patience()).await;
         tracing::debug!(handle = request.session_handle, "session closed");
-        Reply::message(&CloseSessionResponse {})
+        Frames::message(&CloseSessionResponse {})
     }
 }
 

@@ -3,7 +3,7 @@
 use super::session::{Session, SessionOptions};
 use super::{Master, heavy, placement};
 use crate::DeviceSpec;
-use crate::grpc::{Reply, decode};
+use crate::grpc::{Frames, decode};
 use bytes::Bytes;
 use graphmill_graph::{Graph, ImportOptions};
 use graphmill_tensor::{Result, invalid_argument, unimplemented_op};
@@ -16,7 +16,7 @@ impl Master {
     ///
     /// # Errors
     /// What the checks find.
-    pub(super) async fn create_session(&self, message: Bytes) -> Result<Reply> {
+    pub(super) async fn create_session(&self, message: Bytes) -> Result<Frames> {
         let size = message.len() >> 10;
         let task = self.task.clone();
         let session = heavy::run(size, move || {
@@ -34,7 +34,7 @@ impl Master {
         .await?;
         let handle = self.add(session)?;
         tracing::debug!(%handle, "session opened");
-        Reply::message(&CreateSessionResponse { session_handle: handle.to_string(), graph_version: 0 })
+        Frames::message(&CreateSessionResponse { session_handle: handle.to_string(), graph_version: 0 })
     }
 }
 

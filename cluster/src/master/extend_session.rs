@@ -1,7 +1,7 @@
 //! `ExtendSession`: adds nodes to the graph of a session.
 
 use super::{Master, heavy, placement};
-use crate::grpc::{Reply, decode};
+use crate::grpc::{Frames, decode};
 use bytes::Bytes;
 use graphmill_graph::{Graph, ImportOptions};
 use graphmill_tensor::{Result, failed_precondition};
@@ -12,7 +12,7 @@ impl Master {
     ///
     /// # Errors
     /// `ABORTED` for an unknown session or another version than the client expects, and what the checks of the graph find.
-    pub(super) async fn extend_session(&self, message: Bytes) -> Result<Reply> {
+    pub(super) async fn extend_session(&self, message: Bytes) -> Result<Frames> {
         let size = message.len() >> 10;
         let request: ExtendSessionRequest = decode(message)?;
         let session = self.session(&request.session_handle)?;
@@ -33,6 +33,6 @@ impl Master {
         })
         .await?;
         let new_graph_version = session.replace_graph(expected, graph)?;
-        Reply::message(&ExtendSessionResponse { new_graph_version })
+        Frames::message(&ExtendSessionResponse { new_graph_version })
     }
 }

@@ -19,7 +19,7 @@ mod session;
 mod step_reply;
 mod step_stats;
 
-use crate::grpc::Reply;
+use crate::grpc::Frames;
 use crate::task::Task;
 use bytes::Bytes;
 use graphmill_tensor::{Result, Status, aborted, unavailable};
@@ -73,7 +73,7 @@ impl Master {
     ///
     /// # Errors
     /// The status of the call.
-    pub async fn call(&self, method: MasterMethod, message: Bytes, deadline: Option<Instant>) -> Result<Reply> {
+    pub async fn call(&self, method: MasterMethod, message: Bytes, deadline: Option<Instant>) -> Result<Frames> {
         match method {
             MasterMethod::CreateSession => self.create_session(message).await,
             MasterMethod::ExtendSession => self.extend_session(message).await,

@@ -4,7 +4,7 @@ use super::prepared::Prepared;
 use super::running::Running;
 use super::session::Session;
 use super::{Master, run_step, step_reply};
-use crate::grpc::{Reply, decode};
+use crate::grpc::{Frames, decode};
 use bytes::Bytes;
 use graphmill_graph::{Graph, Signature};
 use graphmill_runtime::{PartialRun, Port, Step};
@@ -76,7 +76,7 @@ impl Master {
     ///
     /// # Errors
     /// As for a step with the same names.
-    pub(super) async fn partial_run_setup(&self, message: Bytes) -> Result<Reply> {
+    pub(super) async fn partial_run_setup(&self, message: Bytes) -> Result<Frames> {
         let request: PartialRunSetupRequest = decode(message)?;
         let PartialRunSetupRequest { session_handle, feed, fetch, target, request_id, .. } = &request;
         let describe = || format!("session_handle: \"{session_handle}\" request_id: {request_id}");
@@ -95,7 +95,7 @@ impl Master {
         };
         let step = self.new_step(None);
         let partial = Partial { prepared, graph, step, progress: Mutex::new(progress), news: Notify::new() };
-        Reply::message(&PartialRunSetupResponse { partial_run_handle: session.partial_runs.add(partial) })
+        Frames::message(&PartialRunSetupResponse { partial_run_handle: session.partial_runs.add(partial) })
     }
 
     /// Runs the next part: gives feeds and waits for fetches, after the last of them for the end.
@@ -108,7 +108,7 @@ impl Master {
         session: &Arc<Session>,
         request: &RunStepRequest,
         deadline: Option<Instant>,
-    ) -> Result<Reply> {
+    ) -> Result<Frames> {
         let handle = &request.partial_run_handle;
         let partial = session.partial_runs.get(handle)?;
         let last = partial.check(request)?;

@@ -1,7 +1,7 @@
 //! `Reset`: ends all sessions and clears containers.
 
 use super::{Master, close_session};
-use crate::grpc::{Reply, decode};
+use crate::grpc::{Frames, decode};
 use bytes::Bytes;
 use graphmill_tensor::Result;
 use graphmill_wire::tensorflow::{ResetRequest, ResetResponse};
@@ -11,7 +11,7 @@ impl Master {
     ///
     /// # Errors
     /// None but for a message that cannot be read.
-    pub(super) async fn reset(&self, message: Bytes) -> Result<Reply> {
+    pub(super) async fn reset(&self, message: Bytes) -> Result<Frames> {
         let request: ResetRequest = decode(message)?;
         self.end_sessions(close_session::closed(), false).await;
         let resources = self.task.device.resources();
@@ -21,6 +21,6 @@ impl Master {
         for container in &request.container {
             resources.cleanup(container);
         }
-        Reply::message(&ResetResponse {})
+        Frames::message(&ResetResponse {})
     }
 }

@@ -4,7 +4,7 @@ use super::create_session::milliseconds;
 use super::prepared::Prepared;
 use super::session::Session;
 use super::{Master, step_reply, step_stats};
-use crate::grpc::{Reply, decode};
+use crate::grpc::{Frames, decode};
 use bytes::Bytes;
 use graphmill_runtime::{Program, Step};
 use graphmill_tensor::{Result, Status, Tensor, cancelled, deadline_exceeded, internal, invalid_argument};
@@ -24,7 +24,7 @@ impl Master {
     ///
     /// # Errors
     /// The status of the step where the request does not want it in the answer.
-    pub(super) async fn run_step(&self, message: Bytes, deadline: Option<Instant>) -> Result<Reply> {
+    pub(super) async fn run_step(&self, message: Bytes, deadline: Option<Instant>) -> Result<Frames> {
         let request: RunStepRequest = decode(message)?;
         let errors_in_body = request.store_errors_in_response_body;
         match self.step(request, deadline).await {
@@ -33,7 +33,7 @@ impl Master {
         }
     }
 
-    async fn step(&self, request: RunStepRequest, deadline: Option<Instant>) -> Result<Reply> {
+    async fn step(&self, request: RunStepRequest, deadline: Option<Instant>) -> Result<Frames> {
         self.request_ids.lock().note(request.request_id, "RunStep (Master)", || describe(&request))?;
         let session = self.session(&request.session_handle)?;
         let options = request.options.as_ref();

@@ -1,6 +1,6 @@
 //! The answers to `RunStep` and `RunCallable`, written without copying tensors.
 
-use crate::grpc::{Reply, ReplyBuilder};
+use crate::grpc::{Frames, FramesBuilder};
 use graphmill_tensor::{Result, Status, Tensor};
 use graphmill_wire::tensorflow::{RunMetadata, RunStepResponse, TensorProto};
 use prost::Message;
@@ -34,7 +34,7 @@ impl Encoded {
         self.head_len + content
     }
 
-    fn write(self, reply: &mut ReplyBuilder) {
+    fn write(self, reply: &mut FramesBuilder) {
         let buffer = reply.buffer();
         self.head.encode_raw(buffer);
         if !self.content.is_empty() {
@@ -48,7 +48,7 @@ impl Encoded {
 ///
 /// # Errors
 /// `RESOURCE_EXHAUSTED` for tensors that do not fit into a message.
-pub(super) fn named_tensors(tensors: Vec<(&str, Tensor)>, metadata: &RunMetadata) -> Result<Reply> {
+pub(super) fn named_tensors(tensors: Vec<(&str, Tensor)>, metadata: &RunMetadata) -> Result<Frames> {
     let name_len = |name: &str| if name.is_empty() { 0 } else { field_len(NAMED_NAME, name.len()) };
     let tensors: Vec<_> = tensors
         .into_iter()
@@ -76,7 +76,7 @@ pub(super) fn named_tensors(tensors: Vec<(&str, Tensor)>, metadata: &RunMetadata
 ///
 /// # Errors
 /// `RESOURCE_EXHAUSTED` for tensors that do not fit into a message.
-pub(super) fn tensors(tensors: &[Tensor], metadata: &RunMetadata) -> Result<Reply> {
+pub(super) fn tensors(tensors: &[Tensor], metadata: &RunMetadata) -> Result<Frames> {
     let tensors: Vec<Encoded> = tensors.iter().map(Encoded::new).collect();
     let length = tensors.iter().map(|tensor| field_len(RESPONSE_TENSOR, tensor.len())).sum();
     let mut reply = with_metadata(length, metadata)?;
@@ -88,11 +88,11 @@ pub(super) fn tensors(tensors: &[Tensor], metadata: &RunMetadata) -> Result<Repl
 }
 
 /// A reply with metadata at the end, behind tensors of `length` bytes.
-fn with_metadata(length: usize, metadata: &RunMetadata) -> Result<ReplyBuilder> {
-    ReplyBuilder::new(length + field_len(RESPONSE_METADATA, metadata.encoded_len()))
+fn with_metadata(length: usize, metadata: &RunMetadata) -> Result<FramesBuilder> {
+    FramesBuilder::new(length + field_len(RESPONSE_METADATA, metadata.encoded_len()))
 }
 
-fn finish(mut reply: ReplyBuilder, metadata: &RunMetadata) -> Reply {
+fn finish(mut reply: FramesBuilder, metadata: &RunMetadata) -> Frames {
     let buffer = reply.buffer();
     begin(buffer, RESPONSE_METADATA, metadata.encoded_len());
     metadata.encode_raw(buffer);
@@ -103,8 +103,8 @@ fn finish(mut reply: ReplyBuilder, metadata: &RunMetadata) -> Reply {
 ///
 /// # Errors
 /// `RESOURCE_EXHAUSTED` for a text that does not fit into a message.
-pub(super) fn failure(status: &Status) -> Result<Reply> {
-    Reply::message(&RunStepResponse {
+pub(super) fn failure(status: &Status) -> Result<Frames> {
+    Frames::message(&RunStepResponse {
         metadata: Some(RunMetadata::default()),
         status_code: status.code() as i32,
         status_error_message: status.message().to_owned(),
@@ -157,7 +157,7 @@ mod tests {
         }
     }
 
-    fn check(reply: &Reply, plain: &impl Message) {
+    fn check(reply: &Frames, plain: &impl Message) {
         let bytes: Vec<u8> = reply.frames().flat_map(|f| f.iter().copied()).collect();
         assert_eq!(bytes[5..], plain.encode_to_vec());
         assert_eq!(bytes[..5], [&[0], &((bytes.len() - 5) as u32).to_be_bytes()[..]].concat());

@@ -1,6 +1,6 @@
 //! The worker service.
 
-use crate::grpc::{Reply, decode};
+use crate::grpc::{Frames, decode};
 use crate::task::Task;
 use bytes::Bytes;
 use graphmill_tensor::{Result, unimplemented_op};
@@ -22,11 +22,11 @@ impl Worker {
     ///
     /// # Errors
     /// `UNIMPLEMENTED` for methods by which other tasks would run graphs here.
-    pub fn call(&self, method: WorkerMethod, message: Bytes) -> Result<Reply> {
+    pub fn call(&self, method: WorkerMethod, message: Bytes) -> Result<Frames> {
         match method {
             WorkerMethod::GetStatus => {
                 decode::<GetStatusRequest>(message)?;
-                Reply::message(&GetStatusResponse { device_attributes: self.task.device_attributes() })
+                Frames::message(&GetStatusResponse { device_attributes: self.task.device_attributes() })
             }
             _ => Err(unimplemented_op!("Method {} is not implemented", method.path())),
         }

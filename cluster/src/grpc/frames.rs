@@ -1,4 +1,4 @@
-//! The one message of an answer, as the frames that go into the socket.
+//! The one message of a request or an answer, as the frames that go into the socket.
 
 use super::trailers;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -22,17 +22,17 @@ const OWN_FRAME: usize = 8 << 10;
 
 /// A message ready to be sent, with gRPC's header.
 #[derive(Debug, Default)]
-pub struct Reply {
+pub struct Frames {
     frames: VecDeque<Bytes>,
 }
 
-impl Reply {
+impl Frames {
     /// Encodes a message.
     ///
     /// # Errors
     /// `RESOURCE_EXHAUSTED` for a message beyond [`MAX_MESSAGE`].
-    pub fn message(message: &impl Message) -> Result<Reply> {
-        let mut builder = ReplyBuilder::new(message.encoded_len())?;
+    pub fn message(message: &impl Message) -> Result<Frames> {
+        let mut builder = FramesBuilder::new(message.encoded_len())?;
         message.encode_raw(builder.buffer());
         Ok(builder.finish())
     }
@@ -43,30 +43,30 @@ impl Reply {
     }
 }
 
-/// Builds a [`Reply`] of a known length, piece by piece.
-pub struct ReplyBuilder {
+/// Builds a [`Frames`] of a known length, piece by piece.
+pub struct FramesBuilder {
     frames: VecDeque<Bytes>,
     buffer: BytesMut,
 }
 
-impl ReplyBuilder {
+impl FramesBuilder {
     /// For a message of `length` bytes.
     ///
     /// # Errors
     /// `RESOURCE_EXHAUSTED` for a length beyond [`MAX_MESSAGE`].
-    pub fn new(length: usize) -> Result<ReplyBuilder> {
+    pub fn new(length: usize) -> Result<FramesBuilder> {
         let header = match u32::try_from(length) {
             Ok(header) if length <= MAX_MESSAGE => header,
             _ => {
                 return Err(resource_exhausted!(
-                    "The response has {length} bytes, but a message can have at most {MAX_MESSAGE}"
+                    "The message has {length} bytes, but a message can have at most {MAX_MESSAGE}"
                 ));
             }
         };
         let mut buffer = BytesMut::with_capacity(HEADER + length.min(OWN_FRAME));
         buffer.put_u8(0);
         buffer.put_u32(header);
-        Ok(ReplyBuilder { frames: VecDeque::new(), buffer })
+        Ok(FramesBuilder { frames: VecDeque::new(), buffer })
     }
 
     /// Where the next bytes of the message are written.
@@ -88,27 +88,31 @@ impl ReplyBuilder {
     }
 
     /// The reply. What was written has to have the announced length.
-    pub fn finish(mut self) -> Reply {
+    pub fn finish(mut self) -> Frames {
         if !self.buffer.is_empty() {
             self.frames.push_back(self.buffer.freeze());
         }
-        Reply { frames: self.frames }
+        Frames { frames: self.frames }
     }
 }
 
-/// A body: the frames of a message, then the trailers of success.
-pub(super) struct ReplyBody {
+/// A body: the frames of a message, and behind an answer the trailers of success.
+pub(super) struct FramesBody {
     frames: VecDeque<Bytes>,
     trailers_sent: bool,
 }
 
-impl ReplyBody {
-    pub(super) fn new(reply: Reply) -> ReplyBody {
-        ReplyBody { frames: reply.frames, trailers_sent: false }
+impl FramesBody {
+    pub(super) fn answer(message: Frames) -> FramesBody {
+        FramesBody { frames: message.frames, trailers_sent: false }
+    }
+
+    pub(super) fn request(message: Frames) -> FramesBody {
+        FramesBody { frames: message.frames, trailers_sent: true }
     }
 }
 
-impl Body for ReplyBody {
+impl Body for FramesBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -128,7 +132,7 @@ impl Body for ReplyBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.trailers_sent
+        self.trailers_sent && self.frames.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -145,17 +149,17 @@ mod tests {
     #[test]
     fn a_message_gets_the_header() {
         let message = CreateSessionResponse { session_handle: "ab".into(), graph_version: 0 };
-        let reply = Reply::message(&message).unwrap();
+        let reply = Frames::message(&message).unwrap();
         let all: Vec<u8> = reply.frames().flat_map(|f| f.iter().copied()).collect();
         assert_eq!(all, [0, 0, 0, 0, 4, 0x0a, 2, b'a', b'b']);
-        let empty = Reply::message(&CreateSessionResponse::default()).unwrap();
+        let empty = Frames::message(&CreateSessionResponse::default()).unwrap();
         assert_eq!(empty.frames().map(|f| f.len()).sum::<usize>(), HEADER);
     }
 
     #[test]
     fn long_pieces_are_not_copied() {
         let long = Bytes::from(vec![7u8; OWN_FRAME]);
-        let mut builder = ReplyBuilder::new(2 + long.len() + 3).unwrap();
+        let mut builder = FramesBuilder::new(2 + long.len() + 3).unwrap();
         builder.append(Bytes::from_static(b"ab"));
         builder.append(long.clone());
         builder.append(Bytes::from_static(b"cde"));
@@ -167,8 +171,8 @@ mod tests {
 
     #[test]
     fn too_long_messages_are_refused() {
-        assert_eq!(ReplyBuilder::new(MAX_MESSAGE + 1).err().unwrap().code(), Code::ResourceExhausted);
-        assert_eq!(ReplyBuilder::new(usize::MAX).err().unwrap().code(), Code::ResourceExhausted);
-        assert!(ReplyBuilder::new(MAX_MESSAGE).is_ok());
+        assert_eq!(FramesBuilder::new(MAX_MESSAGE + 1).err().unwrap().code(), Code::ResourceExhausted);
+        assert_eq!(FramesBuilder::new(usize::MAX).err().unwrap().code(), Code::ResourceExhausted);
+        assert!(FramesBuilder::new(MAX_MESSAGE).is_ok());
     }
 }

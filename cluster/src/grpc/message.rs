@@ -1,4 +1,4 @@
-//! The one message of a request, off the wire.
+//! The one message of a request or an answer, off the wire.
 
 use super::MAX_MESSAGE;
 use bytes::{Buf, Bytes};
@@ -6,6 +6,7 @@ use flate2::read::{GzDecoder, ZlibDecoder};
 use graphmill_tensor::{Result, Status, cancelled, internal, resource_exhausted, unimplemented_op};
 use http::HeaderMap;
 use http_body_util::BodyExt;
+use std::fmt::Display;
 use std::io::Read;
 use tonic::body::Body;
 
@@ -43,65 +44,117 @@ impl Encoding {
 /// # Errors
 /// `INTERNAL` for a stream that does not hold exactly one message, `RESOURCE_EXHAUSTED` for one beyond [`MAX_MESSAGE`].
 pub(super) async fn read_message(body: &mut Body, encoding: Encoding) -> Result<Bytes> {
-    let mut data = next_data(body).await?.ok_or_else(|| internal!("The request has no message"))?;
-    while data.len() < 5 {
-        let more = next_data(body).await?.ok_or_else(truncated)?;
-        data = [data, more].concat().into();
-    }
-    let compressed = data.get_u8();
-    let length = data.get_u32() as usize;
-    if length > MAX_MESSAGE {
-        return Err(resource_exhausted!("Received message larger than max ({length} vs. {MAX_MESSAGE})"));
-    }
-    let message = if data.len() >= length { data.split_to(length) } else { assemble(&mut data, length, body).await? };
-    if !data.is_empty() || next_data(body).await?.is_some() {
-        return Err(internal!("The request has more than one message"));
-    }
-    match (compressed, encoding) {
-        (0, _) => Ok(message),
-        (1, Encoding::Gzip) => unpack(GzDecoder::new(message.as_ref())),
-        (1, Encoding::Deflate) => unpack(ZlibDecoder::new(message.as_ref())),
-        (1, Encoding::Identity) => Err(internal!("The request has a compressed message but names no encoding")),
-        (flag, _) => Err(internal!("The request has a message with the unknown flag {flag}")),
-    }
+    let mut stream = MessageStream::new(body);
+    let message = stream.message(encoding).await?.ok_or_else(|| internal!("The request has no message"))?;
+    stream.end().await?;
+    Ok(message)
 }
 
-/// Puts a message together that came in several frames. `data` is its beginning, and then what came behind the message.
-async fn assemble(data: &mut Bytes, length: usize, body: &mut Body) -> Result<Bytes> {
-    let mut message = Vec::new();
-    loop {
-        let part = data.split_to(data.len().min(length - message.len()));
-        if message.capacity() - message.len() < part.len() {
-            // At least as much again, but never more than the message needs.
-            let more = message.len().max(TRUSTED_LENGTH).max(part.len()).min(length - message.len());
-            message
-                .try_reserve_exact(more)
-                .map_err(|_| resource_exhausted!("There is no memory for a message of {length} bytes"))?;
-        }
-        message.extend_from_slice(&part);
-        if message.len() == length {
-            return Ok(message.into());
-        }
-        *data = next_data(body).await?.ok_or_else(truncated)?;
-    }
+/// Reads an answer to the end of the stream: the message, which one that failed lacks, and the trailers.
+///
+/// # Errors
+/// As [`read_message`].
+pub(super) async fn read_answer<B>(body: &mut B, encoding: Encoding) -> Result<(Option<Bytes>, HeaderMap)>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+    B::Error: Display,
+{
+    let mut stream = MessageStream::new(body);
+    let message = stream.message(encoding).await?;
+    stream.end().await?;
+    Ok((message, stream.trailers))
 }
 
-/// The next piece of the body that is not empty.
-async fn next_data(body: &mut Body) -> Result<Option<Bytes>> {
-    loop {
-        match body.frame().await {
-            None => return Ok(None),
-            Some(Err(error)) => return Err(cancelled!("The request broke off: {error}")),
-            Some(Ok(frame)) => match frame.into_data() {
-                Ok(data) if !data.is_empty() => return Ok(Some(data)),
-                _ => {}
-            },
+/// A body of which the message, the end and the trailers are read in turn.
+struct MessageStream<'a, B> {
+    body: &'a mut B,
+    /// What has come behind the message.
+    rest: Bytes,
+    trailers: HeaderMap,
+}
+
+impl<'a, B> MessageStream<'a, B>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+    B::Error: Display,
+{
+    fn new(body: &'a mut B) -> MessageStream<'a, B> {
+        MessageStream { body, rest: Bytes::new(), trailers: HeaderMap::new() }
+    }
+
+    async fn message(&mut self, encoding: Encoding) -> Result<Option<Bytes>> {
+        let Some(mut data) = self.next_data().await? else { return Ok(None) };
+        while data.len() < 5 {
+            let more = self.next_data().await?.ok_or_else(truncated)?;
+            data = [data, more].concat().into();
+        }
+        let compressed = data.get_u8();
+        let length = data.get_u32() as usize;
+        if length > MAX_MESSAGE {
+            return Err(resource_exhausted!("Received message larger than max ({length} vs. {MAX_MESSAGE})"));
+        }
+        let message =
+            if data.len() >= length { data.split_to(length) } else { self.assemble(&mut data, length).await? };
+        self.rest = data;
+        match (compressed, encoding) {
+            (0, _) => Ok(Some(message)),
+            (1, Encoding::Gzip) => unpack(GzDecoder::new(message.as_ref())).map(Some),
+            (1, Encoding::Deflate) => unpack(ZlibDecoder::new(message.as_ref())).map(Some),
+            (1, Encoding::Identity) => Err(internal!("A compressed message came without the name of its encoding")),
+            (flag, _) => Err(internal!("A message came with the unknown flag {flag}")),
+        }
+    }
+
+    /// Puts a message together that came in several frames. `data` is its beginning, and then what came behind the message.
+    async fn assemble(&mut self, data: &mut Bytes, length: usize) -> Result<Bytes> {
+        let mut message = Vec::new();
+        loop {
+            let part = data.split_to(data.len().min(length - message.len()));
+            if message.capacity() - message.len() < part.len() {
+                // At least as much again, but never more than the message needs.
+                let more = message.len().max(TRUSTED_LENGTH).max(part.len()).min(length - message.len());
+                message
+                    .try_reserve_exact(more)
+                    .map_err(|_| resource_exhausted!("There is no memory for a message of {length} bytes"))?;
+            }
+            message.extend_from_slice(&part);
+            if message.len() == length {
+                return Ok(message.into());
+            }
+            *data = self.next_data().await?.ok_or_else(truncated)?;
+        }
+    }
+
+    /// Checks that nothing follows the message, and reads on to the trailers.
+    async fn end(&mut self) -> Result<()> {
+        if !self.rest.is_empty() || self.next_data().await?.is_some() {
+            return Err(internal!("More than one message came where one was expected"));
+        }
+        Ok(())
+    }
+
+    /// The next piece of the body that is not empty.
+    async fn next_data(&mut self) -> Result<Option<Bytes>> {
+        loop {
+            match self.body.frame().await {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(cancelled!("The stream broke off: {error}")),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) if !data.is_empty() => return Ok(Some(data)),
+                    Ok(_) => {}
+                    Err(frame) => {
+                        if let Ok(trailers) = frame.into_trailers() {
+                            self.trailers = trailers;
+                        }
+                    }
+                },
+            }
         }
     }
 }
 
 fn truncated() -> Status {
-    internal!("The request ended within its message")
+    internal!("The stream ended within its message")
 }
 
 fn unpack(reader: impl Read) -> Result<Bytes> {
@@ -110,7 +163,7 @@ fn unpack(reader: impl Read) -> Result<Bytes> {
     reader
         .take(limit)
         .read_to_end(&mut message)
-        .map_err(|error| internal!("The compressed message of the request is damaged: {error}"))?;
+        .map_err(|error| internal!("A compressed message is damaged: {error}"))?;
     if message.len() > MAX_MESSAGE {
         return Err(resource_exhausted!("Received message that unpacks to more than {MAX_MESSAGE} bytes"));
     }
