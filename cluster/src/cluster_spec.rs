@@ -2,6 +2,7 @@
 
 use graphmill_runtime::is_job_name;
 use graphmill_tensor::{Result, Status, invalid_argument};
+use graphmill_wire::tensorflow::ClusterDef;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -55,6 +56,24 @@ impl ClusterSpec {
                 ))
             }
         }
+    }
+
+    /// A cluster off the wire.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for names or addresses that are none.
+    pub(crate) fn from_proto(proto: &ClusterDef) -> Result<ClusterSpec> {
+        let mut spec = ClusterSpec::default();
+        for job in &proto.job {
+            for (&task, address) in &job.tasks {
+                let index = u32::try_from(task);
+                let index = index.map_err(|_| invalid_argument!("{task} is not the index of a task"))?;
+                // An entry may list replacements behind the address.
+                let address = address.split(',').next().unwrap_or_default();
+                spec.insert(&job.name, index, address)?;
+            }
+        }
+        Ok(spec)
     }
 
     fn insert(&mut self, job: &str, task: u32, address: &str) -> Result<()> {

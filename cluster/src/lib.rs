@@ -4,11 +4,18 @@
 
 mod cluster_spec;
 mod config;
+mod encoded;
+mod exchange;
 pub mod grpc;
+mod heavy;
 mod master;
+mod peers;
 mod random;
+mod request_ids;
+mod running;
 mod server;
 mod services;
+mod step_stats;
 mod task;
 mod worker;
 

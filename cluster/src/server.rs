@@ -61,19 +61,17 @@ impl Server {
     pub fn bind(config: ServerConfig, registry: Registry) -> Result<Server> {
         let identity = config.identity()?;
         let (listeners, port) = listen(&identity)?;
-        if config.cluster.len() > 1 {
-            tracing::warn!("graphs run on this task alone: steps across the tasks of a cluster are not implemented");
-        }
-        let threads = (config.intra_op_threads, config.inter_op_threads);
-        let task = Arc::new(Task::new(&identity.job, identity.task, threads, registry, config.random));
-        tracing::info!(task = task.name, port, "listening");
-        let services = Arc::new(Services { master: Master::new(task.clone()), worker: Worker::new(task) });
         let runtime = Builder::new_multi_thread()
             .worker_threads(std::thread::available_parallelism().map_or(1, usize::from).min(MAX_IO_THREADS))
             .thread_name("io")
             .enable_all()
             .build()
             .map_err(|error| internal!("The threads of the server cannot be started: {error}"))?;
+        let threads = (config.intra_op_threads, config.inter_op_threads);
+        let (own, handle) = ((identity.job.as_str(), identity.task), runtime.handle().clone());
+        let task = Arc::new(Task::new(own, &config.cluster, threads, registry, config.random, handle));
+        tracing::info!(task = task.name, port, "listening");
+        let services = Arc::new(Services { master: Master::new(task.clone()), worker: Worker::new(task) });
         let incoming = {
             let _runtime = runtime.enter();
             Incoming::new(listeners).map_err(|error| internal!("The sockets cannot be listened to: {error}"))?
@@ -117,6 +115,7 @@ impl Server {
         let (ended, wait) = mpsc::channel();
         runtime.spawn(async move {
             services.master.end_sessions(shut_down(), true).await;
+            services.worker.end(shut_down()).await;
             let _ = connections.await;
             let _ = ended.send(());
         });

@@ -30,7 +30,7 @@ impl Handler for Services {
     async fn call(&self, method: Method, message: Bytes, deadline: Option<Instant>) -> Result<Frames> {
         match method {
             Method::Master(method) => self.master.call(method, message, deadline).await,
-            Method::Worker(method) => self.worker.call(method, message),
+            Method::Worker(method) => self.worker.call(method, message).await,
         }
     }
 }

@@ -1,10 +1,13 @@
 //! What the master and the worker of one server share.
 
-use crate::Random;
+use crate::exchange::Exchanges;
+use crate::peers::{Peers, task_name};
+use crate::{ClusterSpec, Random};
 use graphmill_graph::ClientDevice;
 use graphmill_runtime::{Device, Executor, IntraOpPool, Registry};
 use graphmill_wire::tensorflow::{DeviceAttributes, DeviceLocality};
 use std::sync::Arc;
+use tokio::runtime::Handle;
 
 /// What a device reports as its memory, as TensorFlow's CPU devices do.
 const MEMORY_LIMIT: i64 = 256 << 20;
@@ -16,26 +19,52 @@ pub(crate) struct Task {
     pub device: Arc<Device>,
     pub registry: Arc<Registry>,
     pub executor: Executor,
-    pub random: Random,
+    pub random: Arc<Random>,
+    /// The tasks of the cluster.
+    pub peers: Arc<Peers>,
+    /// What the parts of steps exchange here.
+    pub exchanges: Exchanges,
+    /// Where calls to other tasks wait for their answers.
+    pub runtime: Handle,
 }
 
 impl Task {
     pub fn new(
-        job: &str,
-        index: u32,
+        (job, index): (&str, u32),
+        cluster: &ClusterSpec,
         (intra_op_threads, inter_op_threads): (usize, usize),
         registry: Registry,
         random: Random,
+        runtime: Handle,
     ) -> Task {
-        let name = format!("/job:{job}/replica:0/task:{index}");
+        let name = task_name(job, index);
+        let peers = Arc::new(Peers::new(&name, cluster));
         let pool = IntraOpPool::new(intra_op_threads);
         let device = Arc::new(Device::cpu(&name, job, 0, random.next_non_zero(), pool));
-        Task { name, device, registry: Arc::new(registry), executor: Executor::new(inter_op_threads), random }
+        Task {
+            name,
+            device,
+            registry: Arc::new(registry),
+            executor: Executor::new(inter_op_threads),
+            random: Arc::new(random),
+            peers,
+            exchanges: Exchanges::default(),
+            runtime,
+        }
     }
 
     /// The device that clients' feeds come from and fetches go to.
     pub fn client_device(&self) -> ClientDevice {
         ClientDevice { name: self.device.name().to_owned(), incarnation: self.device.incarnation() }
+    }
+
+    /// Clears containers, without names the default one.
+    pub fn clear_containers(&self, names: &[String]) {
+        let resources = self.device.resources();
+        if names.is_empty() {
+            resources.cleanup(self.device.default_container());
+        }
+        names.iter().for_each(|name| resources.cleanup(name));
     }
 
     /// The devices as a worker reports them.

@@ -38,6 +38,19 @@ impl Device {
         }
     }
 
+    /// The same device as a session calls it whose cluster has the task under another name; with containers of its own if `isolated`.
+    pub fn renamed(&self, task: &str, job: &str, isolated: bool) -> Device {
+        let local = self.name.find("/device:").and_then(|at| self.name.get(at..)).unwrap_or_default();
+        Device {
+            name: format!("{task}{local}"),
+            device_type: self.device_type.clone(),
+            incarnation: self.incarnation,
+            default_container: job.to_owned(),
+            resources: if isolated { Arc::new(ResourceManager::new()) } else { self.resources.clone() },
+            pool: self.pool.clone(),
+        }
+    }
+
     /// The full name, such as `/job:worker/replica:0/task:0/device:CPU:0`.
     pub fn name(&self) -> &str {
         &self.name

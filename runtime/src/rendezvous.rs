@@ -93,9 +93,10 @@ impl LocalRendezvous {
         }
     }
 
-    /// Whether nothing is there and nobody waits.
+    /// Whether nothing is there, nobody waits, and nothing has failed.
     pub fn is_idle(&self) -> bool {
-        self.0.lock().entries.is_empty()
+        let state = self.0.lock();
+        state.entries.is_empty() && state.aborted.is_none()
     }
 
     /// The keys that somebody waits for, for those who want to know why a step does not end.

@@ -1,7 +1,8 @@
 //! `CloseSession`: ends a session.
 
-use super::{Handle, Master, running};
+use super::{Handle, Master};
 use crate::grpc::{Frames, decode};
+use crate::running;
 use bytes::Bytes;
 use graphmill_tensor::{Result, Status, aborted, cancelled};
 use graphmill_wire::tensorflow::{CloseSessionRequest, CloseSessionResponse};

@@ -1,9 +1,10 @@
 //! `CreateSession`: opens a session on a graph.
 
 use super::session::{Session, SessionOptions};
-use super::{Master, heavy, placement};
+use super::{Master, placement};
 use crate::DeviceSpec;
 use crate::grpc::{Frames, decode};
+use crate::heavy;
 use bytes::Bytes;
 use graphmill_graph::{Graph, ImportOptions};
 use graphmill_tensor::{Result, invalid_argument, unimplemented_op};

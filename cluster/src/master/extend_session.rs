@@ -1,7 +1,8 @@
 //! `ExtendSession`: adds nodes to the graph of a session.
 
-use super::{Master, heavy, placement};
+use super::{Master, placement};
 use crate::grpc::{Frames, decode};
+use crate::heavy;
 use bytes::Bytes;
 use graphmill_graph::{Graph, ImportOptions};
 use graphmill_tensor::{Result, failed_precondition};

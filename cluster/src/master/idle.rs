@@ -1,6 +1,7 @@
 //! The end of sessions that their clients have left behind.
 
-use super::{Master, running};
+use super::Master;
+use crate::running;
 use graphmill_tensor::{Status, cancelled};
 use std::time::Duration;
 

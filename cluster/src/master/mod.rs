@@ -5,32 +5,32 @@ mod close_session;
 mod connections;
 mod create_session;
 mod extend_session;
-mod heavy;
 mod idle;
 mod list_devices;
 mod partial_run;
 mod placement;
 mod prepared;
-mod request_ids;
 mod reset;
 mod run_step;
-mod running;
 mod session;
 mod step_reply;
-mod step_stats;
 
 use crate::grpc::Frames;
+use crate::request_ids::RequestIds;
+use crate::running;
 use crate::task::Task;
 use bytes::Bytes;
 use graphmill_tensor::{Result, Status, aborted, unavailable};
 use graphmill_wire::service::MasterMethod;
 use parking_lot::{Mutex, RwLock};
-use request_ids::RequestIds;
 use session::Session;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use tokio::time::Instant;
+
+/// Requests of all kinds that are remembered, so that none is served twice.
+const REMEMBERED_REQUESTS: usize = 10_000;
 
 /// Answers the calls of clients.
 pub(crate) struct Master {
@@ -66,7 +66,7 @@ impl std::fmt::Display for Handle {
 
 impl Master {
     pub fn new(task: Arc<Task>) -> Master {
-        Master { task, sessions: RwLock::default(), request_ids: Mutex::new(RequestIds::new()) }
+        Master { task, sessions: RwLock::default(), request_ids: Mutex::new(RequestIds::new(REMEMBERED_REQUESTS)) }
     }
 
     /// Answers one call.

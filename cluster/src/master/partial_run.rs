@@ -1,10 +1,10 @@
 //! `PartialRunSetup`, and the `RunStep`s that feed and fetch a part of what was set up.
 
 use super::prepared::Prepared;
-use super::running::Running;
 use super::session::Session;
 use super::{Master, run_step, step_reply};
 use crate::grpc::{Frames, decode};
+use crate::running::Running;
 use bytes::Bytes;
 use graphmill_graph::{Graph, Signature};
 use graphmill_runtime::{PartialRun, Port, Step};

@@ -1,8 +1,8 @@
 //! Runs that were prepared: what a session's requests come down to.
 
-use super::heavy;
 use super::placement;
 use super::session::Session;
+use crate::heavy;
 use crate::task::Task;
 use graphmill_graph::{Graph, Signature, lower, prune};
 use graphmill_runtime::{FunctionRuntime, Port, Program};

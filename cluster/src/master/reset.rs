@@ -14,13 +14,7 @@ impl Master {
     pub(super) async fn reset(&self, message: Bytes) -> Result<Frames> {
         let request: ResetRequest = decode(message)?;
         self.end_sessions(close_session::closed(), false).await;
-        let resources = self.task.device.resources();
-        if request.container.is_empty() {
-            resources.cleanup(self.task.device.default_container());
-        }
-        for container in &request.container {
-            resources.cleanup(container);
-        }
+        self.task.clear_containers(&request.container);
         Frames::message(&ResetResponse {})
     }
 }

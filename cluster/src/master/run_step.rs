@@ -3,8 +3,9 @@
 use super::create_session::milliseconds;
 use super::prepared::Prepared;
 use super::session::Session;
-use super::{Master, step_reply, step_stats};
+use super::{Master, step_reply};
 use crate::grpc::{Frames, decode};
+use crate::step_stats;
 use bytes::Bytes;
 use graphmill_runtime::{Program, Step};
 use graphmill_tensor::{Result, Status, Tensor, cancelled, deadline_exceeded, internal, invalid_argument};

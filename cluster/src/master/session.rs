@@ -3,7 +3,7 @@
 use super::callables::Callables;
 use super::partial_run::PartialRuns;
 use super::prepared::PreparedRuns;
-use super::running::RunningSteps;
+use crate::running::RunningSteps;
 use graphmill_graph::Graph;
 use graphmill_runtime::{Device, KernelCache};
 use graphmill_tensor::{Result, aborted};

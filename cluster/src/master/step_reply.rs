@@ -1,74 +1,23 @@
 //! The answers to `RunStep` and `RunCallable`, written without copying tensors.
 
+use crate::encoded::{EncodedNamed, EncodedTensor, begin, field_len};
 use crate::grpc::{Frames, FramesBuilder};
 use graphmill_tensor::{Result, Status, Tensor};
-use graphmill_wire::tensorflow::{RunMetadata, RunStepResponse, TensorProto};
+use graphmill_wire::tensorflow::{RunMetadata, RunStepResponse};
 use prost::Message;
-use prost::bytes::{BufMut, Bytes};
-use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
 // Field numbers of the messages that are written by hand. Both answers have the same ones.
 const RESPONSE_TENSOR: u32 = 1;
 const RESPONSE_METADATA: u32 = 2;
-const NAMED_NAME: u32 = 1;
-const NAMED_TENSOR: u32 = 2;
-const TENSOR_CONTENT: u32 = 4;
-
-/// A `TensorProto` in parts.
-struct Encoded {
-    /// All but the content.
-    head: TensorProto,
-    head_len: usize,
-    content: Bytes,
-}
-
-impl Encoded {
-    fn new(tensor: &Tensor) -> Encoded {
-        let mut head = tensor.to_proto();
-        let content = std::mem::take(&mut head.tensor_content);
-        Encoded { head_len: head.encoded_len(), head, content }
-    }
-
-    fn len(&self) -> usize {
-        let content = if self.content.is_empty() { 0 } else { field_len(TENSOR_CONTENT, self.content.len()) };
-        self.head_len + content
-    }
-
-    fn write(self, reply: &mut FramesBuilder) {
-        let buffer = reply.buffer();
-        self.head.encode_raw(buffer);
-        if !self.content.is_empty() {
-            begin(buffer, TENSOR_CONTENT, self.content.len());
-            reply.append(self.content);
-        }
-    }
-}
 
 /// The answer to `RunStep`: tensors under the names of the request, and what became known about the run.
 ///
 /// # Errors
 /// `RESOURCE_EXHAUSTED` for tensors that do not fit into a message.
 pub(super) fn named_tensors(tensors: Vec<(&str, Tensor)>, metadata: &RunMetadata) -> Result<Frames> {
-    let name_len = |name: &str| if name.is_empty() { 0 } else { field_len(NAMED_NAME, name.len()) };
-    let tensors: Vec<_> = tensors
-        .into_iter()
-        .map(|(name, tensor)| {
-            let tensor = Encoded::new(&tensor);
-            (name_len(name) + field_len(NAMED_TENSOR, tensor.len()), name, tensor)
-        })
-        .collect();
-    let length = tensors.iter().map(|(length, ..)| field_len(RESPONSE_TENSOR, *length)).sum();
-    let mut reply = with_metadata(length, metadata)?;
-    for (length, name, tensor) in tensors {
-        let buffer = reply.buffer();
-        begin(buffer, RESPONSE_TENSOR, length);
-        if !name.is_empty() {
-            begin(buffer, NAMED_NAME, name.len());
-            buffer.put_slice(name.as_bytes());
-        }
-        begin(buffer, NAMED_TENSOR, tensor.len());
-        tensor.write(&mut reply);
-    }
+    let tensors = EncodedNamed::new(RESPONSE_TENSOR, tensors);
+    let mut reply = with_metadata(tensors.len(), metadata)?;
+    tensors.write(&mut reply);
     Ok(finish(reply, metadata))
 }
 
@@ -77,7 +26,7 @@ pub(super) fn named_tensors(tensors: Vec<(&str, Tensor)>, metadata: &RunMetadata
 /// # Errors
 /// `RESOURCE_EXHAUSTED` for tensors that do not fit into a message.
 pub(super) fn tensors(tensors: &[Tensor], metadata: &RunMetadata) -> Result<Frames> {
-    let tensors: Vec<Encoded> = tensors.iter().map(Encoded::new).collect();
+    let tensors: Vec<EncodedTensor> = tensors.iter().map(EncodedTensor::new).collect();
     let length = tensors.iter().map(|tensor| field_len(RESPONSE_TENSOR, tensor.len())).sum();
     let mut reply = with_metadata(length, metadata)?;
     for tensor in tensors {
@@ -112,18 +61,10 @@ pub(super) fn failure(status: &Status) -> Result<Frames> {
     })
 }
 
-fn field_len(tag: u32, length: usize) -> usize {
-    key_len(tag) + encoded_len_varint(length as u64) + length
-}
-
-fn begin(buffer: &mut impl BufMut, tag: u32, length: usize) {
-    encode_key(tag, WireType::LengthDelimited, buffer);
-    encode_varint(length as u64, buffer);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
     use graphmill_tensor::{Code, DType, Shape};
     use graphmill_wire::tensorflow::{NamedTensorProto, RunCallableResponse, StepStats};
 

@@ -350,7 +350,9 @@ impl Run {
             let outcome: Result<Outputs> = outcome.and_then(|value| match value {
                 None => Ok(smallvec![Value::None]),
                 Some(tensor) if tensor.dtype() == dtype => Ok(smallvec![Value::Tensor(tensor)]),
-                Some(tensor) => Err(internal!("received a tensor of type {} where {dtype} was expected", tensor.dtype())),
+                Some(tensor) => {
+                    Err(internal!("received a tensor of type {} where {dtype} was expected", tensor.dtype()))
+                }
             });
             if let (Some((trace, started)), Ok(outputs)) = (traced, &outcome) {
                 trace.record(&info, started, outputs);

@@ -13,28 +13,30 @@ use tokio::time::{Instant, timeout_at};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// When the end of sessions that begins now stops waiting for their steps.
-pub(super) fn patience() -> Instant {
+pub(crate) fn patience() -> Instant {
     Instant::now() + PATIENCE
 }
 
 /// The running steps of a session.
 #[derive(Default)]
-pub(super) struct RunningSteps {
+pub(crate) struct RunningSteps {
     state: Mutex<State>,
     empty: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    steps: HashMap<i64, Arc<Step>>,
+    /// By the order of their beginnings, as a step may have several parts here.
+    steps: HashMap<u64, Arc<Step>>,
+    next: u64,
     /// Set when the session has ended.
     end: Option<Status>,
 }
 
 /// Counts a step as running until it is dropped.
-pub(super) struct Running {
+pub(crate) struct Running {
     steps: Arc<RunningSteps>,
-    id: i64,
+    number: u64,
 }
 
 impl RunningSteps {
@@ -47,8 +49,10 @@ impl RunningSteps {
         if state.end.is_some() {
             return Err(failed_precondition!("Session is closed."));
         }
-        state.steps.insert(step.id(), step.clone());
-        Ok(Running { steps: self.clone(), id: step.id() })
+        let number = state.next;
+        state.next += 1;
+        state.steps.insert(number, step.clone());
+        Ok(Running { steps: self.clone(), number })
     }
 
     /// Cancels all steps and lets no new ones begin. The first reason stays.
@@ -89,7 +93,7 @@ impl RunningSteps {
 impl Drop for Running {
     fn drop(&mut self) {
         let mut state = self.steps.state.lock();
-        let step = state.steps.remove(&self.id);
+        let step = state.steps.remove(&self.number);
         if state.steps.is_empty() && state.end.is_some() {
             self.steps.empty.notify_waiters();
         }

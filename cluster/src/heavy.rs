@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const HEAVY: usize = 1000;
 
 /// Runs `work` here, or on a thread of its own if `size` says that it takes long. A panic becomes `INTERNAL`.
-pub(super) async fn run<T: Send + 'static>(
+pub(crate) async fn run<T: Send + 'static>(
     size: usize,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {

@@ -3,25 +3,25 @@
 use graphmill_tensor::{Result, aborted};
 use std::collections::{HashSet, VecDeque};
 
-/// Number of requests that are remembered.
-const REMEMBERED: usize = 10_000;
-
 /// The ids of the last requests of all kinds that carry one. A client that repeats a request after a lost connection must not
 /// have its step run twice.
-pub(super) struct RequestIds {
+pub(crate) struct RequestIds {
     known: HashSet<i64>,
     order: VecDeque<i64>,
+    /// Number of requests that are remembered.
+    capacity: usize,
 }
 
 impl RequestIds {
-    pub fn new() -> RequestIds {
-        RequestIds { known: HashSet::new(), order: VecDeque::new() }
+    /// Remembers this many requests.
+    pub fn new(capacity: usize) -> RequestIds {
+        RequestIds { known: HashSet::new(), order: VecDeque::new(), capacity }
     }
 
     /// Notes a request; id 0 is not checked.
     ///
     /// # Errors
-    /// `ABORTED` naming the `method` if the id is among the last 10,000. A repeat does not count as a new use.
+    /// `ABORTED` naming the `method` if the id is among those remembered. A repeat does not count as a new use.
     pub fn note(&mut self, id: i64, method: &str, request: impl FnOnce() -> String) -> Result<()> {
         if id == 0 {
             return Ok(());
@@ -29,7 +29,7 @@ impl RequestIds {
         if !self.known.insert(id) {
             return Err(aborted!("The same {method} request was received twice. {}", request()));
         }
-        if self.order.len() == REMEMBERED
+        if self.order.len() == self.capacity
             && let Some(oldest) = self.order.pop_front()
         {
             self.known.remove(&oldest);
@@ -43,13 +43,15 @@ impl RequestIds {
 mod tests {
     use super::*;
 
+    const REMEMBERED: usize = 100;
+
     fn note(ids: &mut RequestIds, id: i64) -> Result<()> {
         ids.note(id, "RunStep (Master)", || format!("request_id: {id}"))
     }
 
     #[test]
     fn repeats_are_refused_until_forgotten() {
-        let mut ids = RequestIds::new();
+        let mut ids = RequestIds::new(REMEMBERED);
         note(&mut ids, 0).unwrap();
         note(&mut ids, 0).unwrap();
         note(&mut ids, -7).unwrap();

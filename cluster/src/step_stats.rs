@@ -13,7 +13,7 @@ use std::time::Duration;
 const SOURCE: &str = "_SOURCE";
 
 /// What `trace` recorded of a run of `graph` on a device.
-pub(super) fn step_stats(trace: &Trace, graph: &Graph, device: &str) -> StepStats {
+pub(crate) fn step_stats(trace: &Trace, graph: &Graph, device: &str) -> StepStats {
     let nodes = trace.nodes();
     let began = nodes.iter().map(|node| node.started).min().unwrap_or_default();
     let mut node_stats = Vec::with_capacity(nodes.len() + 1);

@@ -1,0 +1,84 @@
+//! What a master has made on this worker.
+
+use crate::peers::Peers;
+use crate::running::RunningSteps;
+use crate::task::Task;
+use graphmill_graph::Graph;
+use graphmill_runtime::{Device, KernelCache, Program};
+use graphmill_tensor::{Result, aborted};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The part of a master's session that is here: graphs, kernels, steps.
+pub(super) struct WorkerSession {
+    /// Where graphs run; of the session alone if it is isolated.
+    pub device: Arc<Device>,
+    /// The tasks as this session's cluster calls them.
+    pub peers: Arc<Peers>,
+    pub kernels: KernelCache,
+    pub running: Arc<RunningSteps>,
+    /// The master's task and the number that changes when it restarts.
+    pub master: (String, i64),
+    graphs: Mutex<Graphs>,
+}
+
+#[derive(Default)]
+struct Graphs {
+    last: u64,
+    by_handle: HashMap<String, Arc<RegisteredGraph>>,
+}
+
+/// A part of a client's graph, ready to run.
+pub(super) struct RegisteredGraph {
+    pub program: Arc<Program>,
+    pub graph: Graph,
+}
+
+impl WorkerSession {
+    pub fn new(device: Arc<Device>, peers: Arc<Peers>, master: (String, i64)) -> WorkerSession {
+        WorkerSession {
+            device,
+            peers,
+            kernels: KernelCache::new(),
+            running: Arc::default(),
+            master,
+            graphs: Mutex::default(),
+        }
+    }
+
+    /// A session with the task's own device and cluster.
+    pub fn of_task(task: &Task) -> WorkerSession {
+        WorkerSession::new(task.device.clone(), task.peers.clone(), (String::new(), 0))
+    }
+
+    /// Files a graph. Handles count from 1, in hexadecimal digits.
+    pub fn add(&self, graph: RegisteredGraph) -> String {
+        let mut graphs = self.graphs.lock();
+        graphs.last += 1;
+        let handle = format!("{:016x}", graphs.last);
+        graphs.by_handle.insert(handle.clone(), Arc::new(graph));
+        handle
+    }
+
+    /// The graph of a handle.
+    ///
+    /// # Errors
+    /// `ABORTED` if there is none.
+    pub fn graph(&self, handle: &str) -> Result<Arc<RegisteredGraph>> {
+        let found = self.graphs.lock().by_handle.get(handle).cloned();
+        found.ok_or_else(|| aborted!("Graph handle is not found: {handle}"))
+    }
+
+    /// Forgets a graph. Steps that run it go on.
+    ///
+    /// # Errors
+    /// `ABORTED` if there is none.
+    pub fn remove(&self, handle: &str) -> Result<()> {
+        let removed = self.graphs.lock().by_handle.remove(handle);
+        match removed {
+            Some(_) => Ok(()),
+            None => Err(aborted!("Graph handle is not found: {handle}. Possibly, this worker just restarted.")),
+        }
+    }
+}
