@@ -3,8 +3,9 @@
 use crate::Random;
 use crate::grpc::Frames;
 use crate::peers::{Peers, task_of};
+use crate::task::Task;
 use bytes::Bytes;
-use graphmill_runtime::{LocalRendezvous, Parcel, Receiver, Rendezvous};
+use graphmill_runtime::{LocalRendezvous, Parcel, Receiver, Rendezvous, Step};
 use graphmill_tensor::{Result, Status, Tensor, internal, invalid_argument};
 use graphmill_wire::service::WorkerMethod;
 use graphmill_wire::tensorflow::{RecvTensorRequest, RecvTensorResponse};
@@ -53,8 +54,32 @@ impl Exchanges {
     }
 }
 
+/// A step that has parts on other tasks, and where it exchanges tensors with them. Its cancellation ends the exchange.
+pub(crate) fn step_with_exchange(task: &Task, peers: &Arc<Peers>, id: i64) -> (Arc<Step>, Arc<dyn Rendezvous>) {
+    let exchange = StepExchange {
+        step: id,
+        local: task.exchanges.of(id),
+        peers: peers.clone(),
+        runtime: task.runtime.clone(),
+        random: task.random.clone(),
+        ended: watch::Sender::new(None),
+    };
+    let exchange: Arc<dyn Rendezvous> = Arc::new(exchange);
+    let step = Arc::new(Step::new(id).with_rendezvous(exchange.clone()));
+    let (of_step, of_exchange) = (Arc::downgrade(&step), Arc::downgrade(&exchange));
+    // A step that is new is not cancelled.
+    let _ = step.cancellation().register(move || {
+        if let (Some(step), Some(exchange)) = (of_step.upgrade(), of_exchange.upgrade())
+            && let Some(reason) = step.cancellation().reason()
+        {
+            exchange.abort(reason);
+        }
+    });
+    (step, exchange)
+}
+
 /// The exchange of one step as one of its parts sees it: values from other tasks are asked for with `RecvTensor`.
-pub(crate) struct StepExchange {
+struct StepExchange {
     step: i64,
     local: Arc<LocalRendezvous>,
     peers: Arc<Peers>,
@@ -64,16 +89,6 @@ pub(crate) struct StepExchange {
 }
 
 impl StepExchange {
-    pub fn new(
-        step: i64,
-        local: Arc<LocalRendezvous>,
-        peers: Arc<Peers>,
-        runtime: Handle,
-        random: Arc<Random>,
-    ) -> StepExchange {
-        StepExchange { step, local, peers, runtime, random, ended: watch::Sender::new(None) }
-    }
-
     fn receive_from(&self, task: &str, key: &Arc<str>, receiver: Receiver) {
         let Some(channel) = self.peers.channel(task).cloned() else {
             return receiver(Err(invalid_argument!("There is no task {task} that could send {key}")));

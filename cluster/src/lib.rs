@@ -2,6 +2,7 @@
 //!
 //! A [`Server`] is one task of a cluster. Clients reach its master over gRPC; [`grpc`] is the seam to the gRPC library.
 
+mod aggregate;
 mod cluster_spec;
 mod config;
 mod encoded;

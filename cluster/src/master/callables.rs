@@ -102,11 +102,11 @@ impl Master {
         let options = callable.options.run_options.as_ref();
         let deadline = run_step::earlier(deadline, run_step::own_deadline(options, &session));
         let feeds = callable.order.feeds(feed.iter().map(Some))?;
-        let step = self.new_step(options);
-        let outputs = self.execute(&session, &callable.run.program, &step, feeds, deadline).await?;
+        let step = self.new_step(&session, &callable.run, options);
+        let (outputs, remote) = self.execute(&session, &callable.run, &step, feeds, options, deadline).await?;
         let fetch = |at| callable.order.fetch(at, &outputs);
         let tensors = (0..callable.options.fetch.len()).map(fetch).collect::<Result<Vec<_>>>()?;
-        step_reply::tensors(&tensors, &run_step::metadata(options, &callable.run, &step))
+        step_reply::tensors(&tensors, &run_step::metadata(options, &callable.run, &step, remote))
     }
 
     /// Forgets a prepared step; an unknown handle is fine.

@@ -19,6 +19,7 @@ impl Master {
             .ok_or_else(|| aborted!("{}", unknown(&request.session_handle)))?;
         session.running.end(closed());
         session.running.wait(running::patience()).await;
+        session.end_remote().await;
         tracing::debug!(handle = request.session_handle, "session closed");
         Frames::message(&CloseSessionResponse {})
     }

@@ -1,57 +1,136 @@
 //! `CreateSession`: opens a session on a graph.
 
 use super::session::{Session, SessionOptions};
-use super::{Master, placement};
-use crate::DeviceSpec;
+use super::workers::{RemoteSessions, SessionTerms, Workers};
+use super::{Handle, Master, placement, run_step};
 use crate::grpc::{Frames, decode};
-use crate::heavy;
+use crate::peers::{Peers, task_name};
+use crate::{ClusterSpec, DeviceSpec, heavy};
 use bytes::Bytes;
 use graphmill_graph::{Graph, ImportOptions};
-use graphmill_tensor::{Result, invalid_argument, unimplemented_op};
-use graphmill_wire::tensorflow::{ConfigProto, CreateSessionRequest, CreateSessionResponse};
+use graphmill_runtime::Device;
+use graphmill_tensor::{Result, invalid_argument};
+use graphmill_wire::tensorflow::{
+    ConfigProto, CreateSessionRequest, CreateSessionResponse, DeviceAttributes, ServerDef,
+};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 impl Master {
-    /// Checks the client's settings and its graph as a whole.
+    /// Finds the session's tasks, checks the client's settings and its graph as a whole, places the graph, and opens the session on the
+    /// other tasks.
     ///
     /// # Errors
-    /// What the checks find.
-    pub(super) async fn create_session(&self, message: Bytes) -> Result<Frames> {
+    /// What the checks find, and `DEADLINE_EXCEEDED` naming the tasks that do not answer.
+    pub(super) async fn create_session(&self, message: Bytes, deadline: Option<Instant>) -> Result<Frames> {
         let size = message.len() >> 10;
-        let task = self.task.clone();
+        let request: CreateSessionRequest = decode(message)?;
+        let config = request.config.unwrap_or_default();
+        let options = session_options(&config)?;
+        let filters = device_filters(&config)?;
+        let own = milliseconds(config.operation_timeout_in_ms).and_then(|limit| Instant::now().checked_add(limit));
+        let limit = run_step::earlier(deadline, own);
+        let view = self.view(&config, &request.target)?;
+        let terms = SessionTerms {
+            isolate: view.isolate,
+            server: view.server,
+            share_devices: config.share_cluster_devices_in_session
+                || config.experimental.as_ref().is_some_and(|more| more.share_cluster_devices_in_session),
+        };
+        let device = view.device;
+        let own_devices = self.own_devices(&device);
+        let workers = Workers::find(&self.task, view.peers, own_devices, &filters, limit).await?;
+        let registry = self.task.registry.clone();
         let session = heavy::run(size, move || {
-            let request: CreateSessionRequest = decode(message)?;
-            let config = request.config.unwrap_or_default();
-            let options = session_options(&config)?;
-            let graph = Graph::from_def_with(request.graph_def.unwrap_or_default(), ImportOptions::default())?;
-            placement::check(&graph, 0, task.device.name(), options.soft_placement)?;
+            let mut graph = Graph::from_def_with(request.graph_def.unwrap_or_default(), ImportOptions::default())?;
+            placement::place_graph(&mut graph, &workers, &registry, &options)?;
+            Ok(Session::new(options, device, workers, graph))
+        })
+        .await?;
+        let handle = Handle(self.task.random.next());
+        if !session.workers.remote.is_empty() {
+            let remote = RemoteSessions::open(&self.task, handle.to_string(), &session.workers, &terms, limit).await?;
+            *session.remote.lock() = Some(remote);
+        }
+        self.add(handle, session)?;
+        tracing::debug!(%handle, "session opened");
+        Frames::message(&CreateSessionResponse { session_handle: handle.to_string(), graph_version: 0 })
+    }
+
+    /// How a session with these settings sees the cluster and the own task.
+    fn view(&self, config: &ConfigProto, target: &str) -> Result<View> {
+        let task = &self.task;
+        let Some(cluster) = config.cluster_def.as_ref().filter(|cluster| !cluster.job.is_empty()) else {
             let device = match config.isolate_session_state {
                 true => Arc::new(task.device.isolated()),
                 false => task.device.clone(),
             };
-            Ok(Session::new(options, device, graph))
+            return Ok(View { peers: task.peers.clone(), device, isolate: config.isolate_session_state, server: None });
+        };
+        let spec = ClusterSpec::from_proto(cluster)?;
+        let (job, index) = own_place(&spec, target)?;
+        let own = task_name(&job, index);
+        if own == task.name {
+            return Err(invalid_argument!(
+                "The ClusterSpec provided by the client names the job and task index to be the same names that were provided when \
+                 the server booted. This is currently not allowed. Job: {job}, task index: {index}"
+            ));
+        }
+        let shared =
+            config.experimental.as_ref().is_some_and(|more| more.share_session_state_in_clusterspec_propagation);
+        Ok(View {
+            peers: Arc::new(Peers::new(&own, &spec)),
+            device: Arc::new(task.device.renamed(&own, &job, !shared)),
+            isolate: !shared,
+            server: Some(ServerDef { cluster: Some(cluster.clone()), ..Default::default() }),
         })
-        .await?;
-        let handle = self.add(session)?;
-        tracing::debug!(%handle, "session opened");
-        Frames::message(&CreateSessionResponse { session_handle: handle.to_string(), graph_version: 0 })
+    }
+
+    /// The own devices under the name that the session has for them.
+    fn own_devices(&self, device: &Device) -> Vec<DeviceAttributes> {
+        let mut devices = self.task.device_attributes();
+        for attributes in &mut devices {
+            attributes.name = device.name().to_owned();
+        }
+        devices
+    }
+}
+
+/// The cluster and the own task as one session sees them.
+struct View {
+    peers: Arc<Peers>,
+    device: Arc<Device>,
+    isolate: bool,
+    server: Option<ServerDef>,
+}
+
+/// The task at the address under which the client reached this server.
+fn own_place(spec: &ClusterSpec, target: &str) -> Result<(String, u32)> {
+    let address = target.strip_prefix("grpc://").unwrap_or(target);
+    let mut found = Vec::new();
+    for job in spec.jobs() {
+        let tasks = spec.job(job).into_iter().flatten();
+        found.extend(tasks.filter(|(_, place)| *place == address).map(|(&task, _)| (job.to_owned(), task)));
+    }
+    match found.as_slice() {
+        [place] => Ok(place.clone()),
+        [] => Err(invalid_argument!(
+            "The provided target {target} is not in the cluster of the session, so that this server does not know its own place"
+        )),
+        [(first, one), (second, other), ..] => Err(invalid_argument!(
+            "At least two tasks in the cluster match the target {target}: /job:{first}/task:{one} and /job:{second}/task:{other}"
+        )),
     }
 }
 
 /// Takes from a client's settings what the server acts on.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` for settings that TensorFlow's master refuses, `UNIMPLEMENTED` for a cluster of the client's own.
+/// `INVALID_ARGUMENT` for settings that TensorFlow's master refuses.
 fn session_options(config: &ConfigProto) -> Result<SessionOptions> {
     if config.use_per_session_threads || !config.session_inter_op_thread_pool.is_empty() {
         return Err(invalid_argument!("Distributed session does not support session thread pool options."));
-    }
-    if let Some(filter) = config.device_filters.iter().find(|filter| DeviceSpec::parse(filter).is_none()) {
-        return Err(invalid_argument!("\"{filter}\" in device_filters is not a device name"));
-    }
-    if config.cluster_def.as_ref().is_some_and(|cluster| !cluster.job.is_empty()) {
-        return Err(unimplemented_op!("A session with a cluster of its own (cluster_def) is not implemented"));
     }
     let experimental = config.experimental.clone().unwrap_or_default();
     Ok(SessionOptions {
@@ -59,7 +138,20 @@ fn session_options(config: &ConfigProto) -> Result<SessionOptions> {
         timeout: milliseconds(config.operation_timeout_in_ms),
         static_graph: experimental.optimize_for_static_graph,
         no_partition_graphs: experimental.disable_output_partition_graphs,
+        log_placement: config.log_device_placement,
+        bfloat16_sendrecv: config.graph_options.as_ref().is_some_and(|options| options.enable_bfloat16_sendrecv),
+        own_cluster: config.cluster_def.as_ref().is_some_and(|cluster| !cluster.job.is_empty()),
+        config: ConfigProto { cluster_def: None, ..config.clone() },
     })
+}
+
+/// The devices that the session may use; empty for all.
+fn device_filters(config: &ConfigProto) -> Result<Vec<DeviceSpec>> {
+    let parse = |filter: &String| {
+        DeviceSpec::parse(filter)
+            .ok_or_else(|| invalid_argument!("\"{filter}\" in device_filters is not a device name"))
+    };
+    config.device_filters.iter().map(parse).collect()
 }
 
 /// A time limit off the wire, where only positive numbers are one.
@@ -71,7 +163,7 @@ pub(super) fn milliseconds(number: i64) -> Option<Duration> {
 mod tests {
     use super::*;
     use graphmill_tensor::Code;
-    use graphmill_wire::tensorflow::{ClusterDef, JobDef, ThreadPoolOptionProto, config_proto};
+    use graphmill_wire::tensorflow::{ThreadPoolOptionProto, config_proto};
 
     #[test]
     fn settings_that_are_refused() {
@@ -82,12 +174,8 @@ mod tests {
             code(ConfigProto { session_inter_op_thread_pool: pools, ..Default::default() }),
             Code::InvalidArgument
         );
-        assert_eq!(
-            code(ConfigProto { device_filters: vec!["nonsense".into()], ..Default::default() }),
-            Code::InvalidArgument
-        );
-        let cluster = ClusterDef { job: vec![JobDef::default()] };
-        assert_eq!(code(ConfigProto { cluster_def: Some(cluster), ..Default::default() }), Code::Unimplemented);
+        let filters = ConfigProto { device_filters: vec!["nonsense".into()], ..Default::default() };
+        assert_eq!(device_filters(&filters).unwrap_err().code(), Code::InvalidArgument);
     }
 
     #[test]
@@ -105,5 +193,14 @@ mod tests {
         assert!(options.static_graph && !options.soft_placement);
         assert_eq!(milliseconds(-1), None);
         assert_eq!(milliseconds(0), None);
+    }
+
+    #[test]
+    fn the_own_place_is_where_the_client_came_to() {
+        let spec: ClusterSpec = "a=h:1,h:2;b=h:3".parse().unwrap();
+        assert_eq!(own_place(&spec, "grpc://h:2").unwrap(), ("a".to_owned(), 1));
+        assert!(own_place(&spec, "grpc://h:4").unwrap_err().message().contains("h:4"));
+        let twice: ClusterSpec = "a=h:1;b=h:1".parse().unwrap();
+        assert!(own_place(&twice, "grpc://h:1").unwrap_err().message().starts_with("At least two tasks"));
     }
 }

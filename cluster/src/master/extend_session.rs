@@ -24,12 +24,11 @@ impl Master {
                 "Extending the graph is not supported when `optimize_for_static_graph` is true."
             ));
         }
-        let device = session.device.clone();
-        let soft = session.options.soft_placement;
+        let (extended, registry) = (session.clone(), self.task.registry.clone());
         let graph = heavy::run(size, move || {
             let mut graph = Graph::clone(&before);
             graph.extend_with(request.graph_def.unwrap_or_default(), ImportOptions::default())?;
-            placement::check(&graph, before.len(), device.name(), soft)?;
+            placement::place_graph(&mut graph, &extended.workers, &registry, &extended.options)?;
             Ok(graph)
         })
         .await?;

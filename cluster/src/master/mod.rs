@@ -10,10 +10,12 @@ mod list_devices;
 mod partial_run;
 mod placement;
 mod prepared;
+mod remote_parts;
 mod reset;
 mod run_step;
 mod session;
 mod step_reply;
+mod workers;
 
 use crate::grpc::Frames;
 use crate::request_ids::RequestIds;
@@ -25,7 +27,6 @@ use graphmill_wire::service::MasterMethod;
 use parking_lot::{Mutex, RwLock};
 use session::Session;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -75,11 +76,11 @@ impl Master {
     /// The status of the call.
     pub async fn call(&self, method: MasterMethod, message: Bytes, deadline: Option<Instant>) -> Result<Frames> {
         match method {
-            MasterMethod::CreateSession => self.create_session(message).await,
+            MasterMethod::CreateSession => self.create_session(message, deadline).await,
             MasterMethod::ExtendSession => self.extend_session(message).await,
             MasterMethod::RunStep => self.run_step(message, deadline).await,
             MasterMethod::CloseSession => self.close_session(message).await,
-            MasterMethod::ListDevices => self.list_devices(message),
+            MasterMethod::ListDevices => self.list_devices(message, deadline).await,
             MasterMethod::Reset => self.reset(message).await,
             MasterMethod::MakeCallable => self.make_callable(message).await,
             MasterMethod::RunCallable => self.run_callable(message, deadline).await,
@@ -102,22 +103,17 @@ impl Master {
         self.sessions.read().by_handle.get(&Handle::parse(handle)?).cloned()
     }
 
-    /// Files a session under a new handle.
+    /// Files a session under a random handle.
     ///
     /// # Errors
     /// `UNAVAILABLE` if the server ends.
-    fn add(&self, session: Session) -> Result<Handle> {
+    fn add(&self, handle: Handle, session: Session) -> Result<()> {
         let mut sessions = self.sessions.write();
         if sessions.ended {
             return Err(unavailable!("The server shuts down"));
         }
-        loop {
-            let handle = Handle(self.task.random.next());
-            if let Entry::Vacant(free) = sessions.by_handle.entry(handle) {
-                free.insert(Arc::new(session));
-                return Ok(handle);
-            }
-        }
+        sessions.by_handle.insert(handle, Arc::new(session));
+        Ok(())
     }
 
     /// Ends all sessions: running steps get `reason`. With `for_good` no new ones are opened.
@@ -133,6 +129,7 @@ impl Master {
         let deadline = running::patience();
         for session in ended.values() {
             session.running.wait(deadline).await;
+            session.end_remote().await;
         }
     }
 }

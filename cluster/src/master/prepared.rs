@@ -1,12 +1,14 @@
 //! Runs that were prepared: what a session's requests come down to.
 
 use super::placement;
+use super::remote_parts::RemotePart;
 use super::session::Session;
 use crate::heavy;
+use crate::peers::task_of;
 use crate::task::Task;
-use graphmill_graph::{Graph, Signature, lower, prune};
+use graphmill_graph::{ClientDevice, Graph, Partition, PartitionOptions, Signature, lower, partition, prune};
 use graphmill_runtime::{FunctionRuntime, Port, Program};
-use graphmill_tensor::{Result, Tensor, internal, invalid_argument};
+use graphmill_tensor::{Result, Tensor, failed_precondition, internal, invalid_argument};
 use graphmill_wire::tensorflow::{RunStepRequest, TensorProto};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
@@ -17,10 +19,14 @@ use tokio::sync::OnceCell;
 /// Most orders of names that are remembered. A client sends few; one that shuffles its names only loses the shortcut.
 const MAX_REQUESTS: usize = 4096;
 
-/// A program, and the part of the graph that it was made of.
+/// The part of a graph that a signature needs, ready to run.
 pub(super) struct Prepared {
+    /// What runs on the own task, feeds and fetches included.
     pub program: Arc<Program>,
+    /// What `program` was made of.
     pub graph: Graph,
+    /// What runs on other tasks.
+    pub remote: Vec<RemotePart>,
 }
 
 /// The prepared runs of a session. They live as long as it does.
@@ -173,17 +179,50 @@ impl Session {
         graph: Arc<Graph>,
         signature: Signature,
     ) -> Result<Arc<Prepared>> {
-        let (session, task) = (self.clone(), task.clone());
-        heavy::run(graph.len(), move || {
-            let graph = lower(prune(&graph, &signature, &task.client_device())?)?;
-            // Bodies of functions come with wishes of their own.
-            placement::check(&graph, 0, session.device.name(), session.options.soft_placement)?;
-            let (registry, device, executor) = (task.registry.clone(), session.device.clone(), task.executor.clone());
-            let functions = FunctionRuntime::new(&graph, registry, device, executor);
-            let program = Program::build_with(&graph, &functions, &session.kernels)?;
-            Ok(Arc::new(Prepared { program: Arc::new(program), graph }))
+        let (session, on) = (self.clone(), task.clone());
+        let (mut prepared, parts) = heavy::run(graph.len(), move || {
+            let (own, others) = session.cut(&on, &graph, &signature)?;
+            let (registry, device, executor) = (on.registry.clone(), session.device.clone(), on.executor.clone());
+            let functions = FunctionRuntime::new(&own, registry, device, executor);
+            let program = Program::build_with(&own, &functions, &session.kernels)?;
+            Ok((Prepared { program: Arc::new(program), graph: own, remote: Vec::new() }, others))
         })
-        .await
+        .await?;
+        for part in parts {
+            prepared.remote.push(self.register(task, part).await?);
+        }
+        Ok(Arc::new(prepared))
+    }
+
+    /// What a signature needs of a graph: the part of the own task, and those of others.
+    fn cut(&self, task: &Task, graph: &Graph, signature: &Signature) -> Result<(Graph, Vec<Partition>)> {
+        let client = ClientDevice { name: self.device.name().to_owned(), incarnation: self.device.incarnation() };
+        let mut graph = lower(prune(graph, signature, &client)?)?;
+        // Bodies of functions come with wishes of their own.
+        placement::place_graph(&mut graph, &self.workers, &task.registry, &self.options)?;
+        if self.workers.remote.is_empty() {
+            return Ok((graph, Vec::new()));
+        }
+        let options = PartitionOptions {
+            incarnation: &|device| self.workers.incarnation(device),
+            next_name: &self.next_name,
+            bfloat16_sendrecv: self.options.bfloat16_sendrecv,
+            location: &|device| task_of(device).to_owned(),
+        };
+        let (own, others): (Vec<_>, Vec<_>) =
+            partition(&graph, &options)?.into_iter().partition(|part| part.location == self.workers.peers.own());
+        let own = own.into_iter().next().map_or_else(|| Graph::like(&graph), |part| part.graph);
+        Ok((own, others))
+    }
+
+    async fn register(&self, task: &Arc<Task>, part: Partition) -> Result<RemotePart> {
+        let handle = self.remote.lock().as_ref().map(|remote| remote.handle.clone());
+        let handle = handle.ok_or_else(|| failed_precondition!("Session is closed."))?;
+        let worker = self.workers.remote.iter().find(|worker| worker.channel.task() == part.location);
+        let worker = worker.ok_or_else(|| internal!("{} is not in the session", part.location))?;
+        let config = self.options.config.clone();
+        let terms = (config.graph_options.clone(), Some(config));
+        RemotePart::register(task, worker.channel.clone(), handle, &part.graph, terms).await
     }
 }
 

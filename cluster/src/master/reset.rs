@@ -1,6 +1,8 @@
 //! `Reset`: ends all sessions and clears containers.
 
+use super::workers::{clean_up_all, is_wanted};
 use super::{Master, close_session};
+use crate::DeviceSpec;
 use crate::grpc::{Frames, decode};
 use bytes::Bytes;
 use graphmill_tensor::Result;
@@ -15,6 +17,9 @@ impl Master {
         let request: ResetRequest = decode(message)?;
         self.end_sessions(close_session::closed(), false).await;
         self.task.clear_containers(&request.container);
+        let filters = request.device_filters.iter().filter_map(|filter| DeviceSpec::parse(filter)).collect::<Vec<_>>();
+        let others = self.task.peers.others().filter(|channel| is_wanted(channel.task(), &filters));
+        clean_up_all(others.cloned().collect(), &request.container).await?;
         Frames::message(&ResetResponse {})
     }
 }

@@ -3,14 +3,15 @@
 use super::create_session::milliseconds;
 use super::prepared::Prepared;
 use super::session::Session;
-use super::{Master, step_reply};
+use super::{Master, remote_parts, step_reply};
+use crate::exchange::step_with_exchange;
 use crate::grpc::{Frames, decode};
 use crate::step_stats;
 use bytes::Bytes;
-use graphmill_runtime::{Program, Step};
+use graphmill_runtime::Step;
 use graphmill_tensor::{Result, Status, Tensor, cancelled, deadline_exceeded, internal, invalid_argument};
 use graphmill_wire::tensorflow::run_options::TraceLevel;
-use graphmill_wire::tensorflow::{RunMetadata, RunOptions, RunStepRequest};
+use graphmill_wire::tensorflow::{ExecutorOpts, RunGraphResponse, RunMetadata, RunOptions, RunStepRequest};
 use std::fmt::Write;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -45,33 +46,51 @@ impl Master {
         }
         let prepared = session.prepare(&self.task, &request).await?;
         let feeds = prepared.order.feeds(request.feed.iter().map(|feed| feed.tensor.as_ref()))?;
-        let step = self.new_step(options);
-        let outputs = self.execute(&session, &prepared.run.program, &step, feeds, deadline).await?;
+        let step = self.new_step(&session, &prepared.run, options);
+        let (outputs, remote) = self.execute(&session, &prepared.run, &step, feeds, options, deadline).await?;
         let named = |&at: &usize| Ok((name_of(&request.fetch, at), prepared.order.fetch(at, &outputs)?));
         let tensors = prepared.distinct_fetches.iter().map(named).collect::<Result<Vec<_>>>()?;
-        step_reply::named_tensors(tensors, &metadata(options, &prepared.run, &step))
+        step_reply::named_tensors(tensors, &metadata(options, &prepared.run, &step, remote))
     }
 
-    /// Runs a program once. The step is cancelled when `deadline` passes, and when this future is dropped.
+    /// Runs a prepared step once, on all tasks. It is cancelled when `deadline` passes, and when this future is dropped. Yields what the
+    /// own part has fetched, and what the other tasks report.
     pub(super) async fn execute(
         &self,
         session: &Session,
-        program: &Arc<Program>,
+        run: &Prepared,
         step: &Arc<Step>,
         feeds: Vec<Tensor>,
+        options: Option<&RunOptions>,
         deadline: Option<Instant>,
-    ) -> Result<Vec<Tensor>> {
+    ) -> Result<(Vec<Tensor>, Vec<RunGraphResponse>)> {
         let running = session.running.begin(step)?;
         let mut cancel = CancelOnDrop::new(step);
         let (sender, receiver) = oneshot::channel();
-        self.task.executor.run(program, step.clone(), feeds, move |outcome| {
+        self.task.executor.run(&run.program, step.clone(), feeds, move |outcome| {
             drop(running);
             // Nobody waits any more if the deadline has passed or the client is gone.
             let _ = sender.send(outcome);
         });
+        let all = async {
+            if run.remote.is_empty() {
+                let outcome = receiver.await.unwrap_or_else(|_| Err(internal!("The step ended without an outcome")));
+                let own = session.workers.peers.own();
+                return outcome.map(|outputs| (outputs, Vec::new())).map_err(|error| error.from_task(own));
+            }
+            remote_parts::run(
+                &self.task,
+                session.workers.peers.own(),
+                &run.remote,
+                step,
+                executor_options(options),
+                receiver,
+            )
+            .await
+        };
         let outcome = match deadline {
-            None => receiver.await,
-            Some(deadline) => match timeout_at(deadline, receiver).await {
+            None => all.await,
+            Some(deadline) => match timeout_at(deadline, all).await {
                 Ok(outcome) => outcome,
                 Err(_) => {
                     let error = deadline_exceeded!("Deadline Exceeded");
@@ -84,25 +103,27 @@ impl Master {
         };
         cancel.disarm();
         session.touch();
-        let outcome = outcome.unwrap_or_else(|_| Err(internal!("The step ended without an outcome")));
-        outcome.map_err(|error| self.step_error(session, error))
+        outcome.map_err(|error| session.running.outcome(&error).unwrap_or(error))
     }
 
     /// A step that begins.
-    pub(super) fn new_step(&self, options: Option<&RunOptions>) -> Arc<Step> {
-        let id = self.task.random.next() >> (u64::BITS - STEP_ID_BITS);
-        let step = Step::new(id.cast_signed());
+    pub(super) fn new_step(&self, session: &Session, run: &Prepared, options: Option<&RunOptions>) -> Arc<Step> {
+        let id = (self.task.random.next() >> (u64::BITS - STEP_ID_BITS)).cast_signed();
+        let step = match run.remote.is_empty() {
+            true => Arc::new(Step::new(id)),
+            false => step_with_exchange(&self.task, &session.workers.peers, id).0,
+        };
         if is_traced(options) {
             step.start_trace();
         }
-        Arc::new(step)
+        step
     }
 
     /// What the client is told of a step that failed.
     pub(super) fn step_error(&self, session: &Session, error: Status) -> Status {
         match session.running.outcome(&error) {
             Some(reason) => reason,
-            None => error.from_task(&self.task.name),
+            None => error.from_task(session.workers.peers.own()),
         }
     }
 }
@@ -166,13 +187,28 @@ pub(super) fn check_options(options: Option<&RunOptions>, session: &Session) -> 
     Ok(())
 }
 
+/// What other tasks are told of a step's options.
+pub(super) fn executor_options(options: Option<&RunOptions>) -> ExecutorOpts {
+    ExecutorOpts {
+        record_timeline: is_traced(options),
+        record_partition_graphs: options.is_some_and(|options| options.output_partition_graphs),
+        report_tensor_allocations_upon_oom: options.is_some_and(|options| options.report_tensor_allocations_upon_oom),
+        ..Default::default()
+    }
+}
+
 /// Whether a step records its nodes.
 pub(super) fn is_traced(options: Option<&RunOptions>) -> bool {
     options.is_some_and(|options| options.trace_level() == TraceLevel::FullTrace)
 }
 
 /// What a step says beside its tensors.
-pub(super) fn metadata(options: Option<&RunOptions>, run: &Prepared, step: &Step) -> RunMetadata {
+pub(super) fn metadata(
+    options: Option<&RunOptions>,
+    run: &Prepared,
+    step: &Step,
+    remote: Vec<RunGraphResponse>,
+) -> RunMetadata {
     let mut metadata = RunMetadata::default();
     if let Some(options) = options {
         if let (true, Some(trace)) = (is_traced(Some(options)), step.trace()) {
@@ -181,6 +217,12 @@ pub(super) fn metadata(options: Option<&RunOptions>, run: &Prepared, step: &Step
         if options.output_partition_graphs {
             metadata.partition_graphs.push(run.graph.to_def());
         }
+    }
+    for response in remote {
+        if let (Some(own), Some(stats)) = (&mut metadata.step_stats, response.step_stats) {
+            own.dev_stats.extend(stats.dev_stats);
+        }
+        metadata.partition_graphs.extend(response.partition_graph);
     }
     metadata
 }

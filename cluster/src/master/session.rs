@@ -3,16 +3,19 @@
 use super::callables::Callables;
 use super::partial_run::PartialRuns;
 use super::prepared::PreparedRuns;
+use super::workers::{RemoteSessions, Workers};
 use crate::running::RunningSteps;
 use graphmill_graph::Graph;
 use graphmill_runtime::{Device, KernelCache};
 use graphmill_tensor::{Result, aborted};
+use graphmill_wire::tensorflow::ConfigProto;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 /// What a client's settings mean for its session.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct SessionOptions {
     /// Whether nodes may be on another device of the task than the one they ask for.
     pub soft_placement: bool,
@@ -22,6 +25,14 @@ pub(super) struct SessionOptions {
     pub static_graph: bool,
     /// Whether steps may not return the graphs that they ran.
     pub no_partition_graphs: bool,
+    /// Whether the log says where nodes are placed.
+    pub log_placement: bool,
+    /// Whether floats travel between tasks as bfloat16.
+    pub bfloat16_sendrecv: bool,
+    /// Whether the session has a cluster of its own, in which none of the devices counts as nearer than others.
+    pub own_cluster: bool,
+    /// What tasks are told with each graph.
+    pub config: ConfigProto,
 }
 
 /// A graph that grows, the runs that were prepared of it, and the steps that run.
@@ -29,6 +40,11 @@ pub(super) struct Session {
     pub options: SessionOptions,
     /// Where the steps run; of the session alone if it is isolated.
     pub device: Arc<Device>,
+    pub workers: Workers,
+    /// The parts of the session on other tasks.
+    pub remote: Mutex<Option<RemoteSessions>>,
+    /// Counts the nodes that are made where graphs are cut.
+    pub next_name: AtomicU64,
     pub kernels: Arc<KernelCache>,
     pub prepared: PreparedRuns,
     pub callables: Callables,
@@ -44,10 +60,13 @@ struct Versioned {
 }
 
 impl Session {
-    pub fn new(options: SessionOptions, device: Arc<Device>, graph: Graph) -> Session {
+    pub fn new(options: SessionOptions, device: Arc<Device>, workers: Workers, graph: Graph) -> Session {
         Session {
             options,
             device,
+            workers,
+            remote: Mutex::default(),
+            next_name: AtomicU64::new(0),
             kernels: Arc::new(KernelCache::new()),
             prepared: PreparedRuns::default(),
             callables: Callables::default(),
@@ -55,6 +74,14 @@ impl Session {
             running: Arc::default(),
             graph: Mutex::new(Versioned { graph: Arc::new(graph), version: 0 }),
             last_used: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// Ends the parts of the session on other tasks, and does not wait for long.
+    pub async fn end_remote(&self) {
+        let remote = self.remote.lock().take();
+        if let Some(remote) = remote {
+            remote.close().await;
         }
     }
 

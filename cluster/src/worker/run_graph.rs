@@ -3,7 +3,7 @@
 use super::Worker;
 use super::session::{RegisteredGraph, WorkerSession};
 use crate::encoded::EncodedNamed;
-use crate::exchange::StepExchange;
+use crate::exchange::step_with_exchange;
 use crate::grpc::{Frames, FramesBuilder, decode};
 use crate::step_stats;
 use bytes::Bytes;
@@ -89,26 +89,11 @@ impl Worker {
     ) -> Result<Arc<Part>> {
         let task = &self.task;
         let step_id = request.step_id;
-        let local = task.exchanges.of(step_id);
-        let exchange =
-            StepExchange::new(step_id, local, session.peers.clone(), task.runtime.clone(), task.random.clone());
-        let exchange: Arc<dyn Rendezvous> = Arc::new(exchange);
-        let step = Step::new(step_id).with_rendezvous(exchange.clone());
+        let (step, exchange) = step_with_exchange(task, &session.peers, step_id);
         if request.exec_opts.as_ref().is_some_and(|options| options.record_timeline) {
             step.start_trace();
         }
-        let step = Arc::new(step);
         let running = session.running.begin(&step)?;
-        let weak = Arc::downgrade(&step);
-        let on_cancel = Arc::downgrade(&exchange);
-        // A step that has just begun is not cancelled.
-        let _ = step.cancellation().register(move || {
-            if let (Some(exchange), Some(step)) = (on_cancel.upgrade(), weak.upgrade())
-                && let Some(reason) = step.cancellation().reason()
-            {
-                exchange.abort(reason);
-            }
-        });
         let progress = Arc::new(watch::Sender::new(Progress {
             tensors: vec![None; graph.program.fetches().len()],
             outcome: None,
