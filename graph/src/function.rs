@@ -1,11 +1,13 @@
 //! The functions that nodes of a graph may call.
 
-use crate::{OpDef, op_def};
+use crate::{Node, OpDef, op_def};
 use graphmill_tensor::{Result, invalid_argument};
 use graphmill_wire::tensorflow::attr_value::Value;
-use graphmill_wire::tensorflow::{FunctionDef, FunctionDefLibrary, GradientDef, NodeDef, RegisteredGradient};
+use graphmill_wire::tensorflow::{
+    AttrValue, FunctionDef, FunctionDefLibrary, GradientDef, NodeDef, RegisteredGradient,
+};
 use prost::Message;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Most functions that the text about a cycle names.
@@ -88,6 +90,39 @@ impl FunctionLibrary {
     /// The schema of an op, or the signature of a function of this library.
     pub fn op_def(&self, name: &str) -> Option<&Arc<OpDef>> {
         op_def(name).or_else(|| self.get(name).map(|function| &function.op))
+    }
+
+    /// The functions that nodes call or name in attributes, those that these call, and their gradients.
+    pub fn reachable<'n>(&self, nodes: impl Iterator<Item = &'n Node>) -> FunctionLibrary {
+        let mut names = Vec::new();
+        for node in nodes {
+            names.push(&*node.op.name);
+            node.attrs.iter().for_each(|(_, value)| named_functions(value, &mut names));
+        }
+        self.closed_over(names)
+    }
+
+    fn closed_over<'n>(&'n self, mut names: Vec<&'n str>) -> FunctionLibrary {
+        let mut seen = BTreeSet::new();
+        let mut library = FunctionLibrary::default();
+        while let Some(name) = names.pop() {
+            let Some((key, function)) = self.functions.get_key_value(name) else { continue };
+            if !seen.insert(name) {
+                continue;
+            }
+            library.functions.insert(key.clone(), function.clone());
+            for def in &function.def.node_def {
+                names.push(&def.op);
+                def.attr.values().for_each(|value| named_functions(value, &mut names));
+            }
+            if let Some(gradient) = self.gradients.get(name) {
+                library.gradients.insert(name.to_owned(), gradient.clone());
+                names.push(gradient);
+            }
+        }
+        let registered = self.registered_gradients.iter().filter(|(_, gradient)| seen.contains(gradient.as_str()));
+        library.registered_gradients = registered.map(|(op, gradient)| (op.clone(), gradient.clone())).collect();
+        library
     }
 
     /// This library with more in it; `None` if everything is here already.
@@ -220,6 +255,19 @@ fn direct_calls(node: &NodeDef) -> impl Iterator<Item = &str> {
         _ => None,
     });
     std::iter::once(node.op.as_str()).chain(called)
+}
+
+/// The functions that an attribute names, at any depth.
+fn named_functions<'a>(value: &'a AttrValue, names: &mut Vec<&'a str>) {
+    let functions = match &value.value {
+        Some(Value::Func(function)) => std::slice::from_ref(function),
+        Some(Value::List(list)) => list.func.as_slice(),
+        _ => return,
+    };
+    for function in functions {
+        names.push(&function.name);
+        function.attr.values().for_each(|value| named_functions(value, names));
+    }
 }
 
 fn endless(cycle: &[&str]) -> graphmill_tensor::Status {

@@ -2,7 +2,7 @@
 
 use crate::{Attrs, EndpointName, FunctionLibrary, OpDef, validate};
 use graphmill_tensor::{Result, SlotType, already_exists, internal, invalid_argument};
-use graphmill_wire::tensorflow::{GraphDef, NodeDef, VersionDef};
+use graphmill_wire::tensorflow::{AttrValue, GraphDef, NodeDef, VersionDef};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -245,7 +245,32 @@ impl Graph {
         }
     }
 
+    /// As [`Graph::to_def`], without the attributes of nodes that equal the defaults of their ops, as masters send graphs to workers:
+    /// a worker of another release then need not know attributes that nobody uses.
+    pub fn to_stripped_def(&self) -> GraphDef {
+        let mut def = GraphDef {
+            versions: Some(self.versions.clone()),
+            library: Some(self.library.to_proto()),
+            ..Default::default()
+        };
+        let nodes = self.nodes.iter().map(|node| {
+            let is_default = |name: &str, value: &AttrValue| {
+                node.op.attr(name).and_then(|attr| attr.default.as_ref()).is_some_and(|default| default == value)
+            };
+            let kept = node.attrs.iter().filter(|(name, value)| !is_default(name, value));
+            let attr = kept.map(|(name, value)| (name.to_owned(), value.clone())).collect();
+            NodeDef { attr, ..self.bare_def(node) }
+        });
+        def.node = nodes.collect();
+        def
+    }
+
     pub(crate) fn node_to_def(&self, node: &Node) -> NodeDef {
+        NodeDef { attr: node.attrs.to_proto(), ..self.bare_def(node) }
+    }
+
+    /// A node's message without attributes.
+    fn bare_def(&self, node: &Node) -> NodeDef {
         let data = node.inputs.iter().map(|input| {
             let name = &self.node(input.node).name;
             if input.slot == 0 { name.to_string() } else { format!("{name}:{}", input.slot) }
@@ -257,7 +282,6 @@ impl Graph {
             op: node.op.name.to_string(),
             input: data.chain(control).collect(),
             device: device.to_string(),
-            attr: node.attrs.to_proto(),
             ..Default::default()
         }
     }
