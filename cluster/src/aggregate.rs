@@ -6,6 +6,11 @@ use std::fmt::Write;
 /// Longest text about several errors, in bytes.
 const MAX_TEXT: usize = 8192;
 
+/// The error with the name of its task, unless it has one already.
+pub(crate) fn from_task(error: Status, task: &str) -> Status {
+    if error.message().starts_with("From /job:") { error } else { error.from_task(task) }
+}
+
 /// What the parts of a step failed with, in the order in which it became known.
 #[derive(Default)]
 pub(crate) struct Failures(Vec<Status>);
@@ -13,8 +18,7 @@ pub(crate) struct Failures(Vec<Status>);
 impl Failures {
     /// Adds the error of the part on a task.
     pub fn add(&mut self, error: Status, task: &str) {
-        let named = if error.message().starts_with("From /") { error } else { error.from_task(task) };
-        self.0.push(named);
+        self.0.push(from_task(error, task));
     }
 
     /// Whether there is an error that is not only the consequence of another.

@@ -49,7 +49,8 @@ impl Exchanges {
     }
 
     /// How many steps have a rendezvous.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.0.lock().len()
     }
 }

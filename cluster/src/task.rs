@@ -3,7 +3,6 @@
 use crate::exchange::Exchanges;
 use crate::peers::{Peers, task_name};
 use crate::{ClusterSpec, Random};
-use graphmill_graph::ClientDevice;
 use graphmill_runtime::{Device, Executor, IntraOpPool, Registry};
 use graphmill_wire::tensorflow::{DeviceAttributes, DeviceLocality};
 use std::sync::Arc;
@@ -51,11 +50,6 @@ impl Task {
             exchanges: Exchanges::default(),
             runtime,
         }
-    }
-
-    /// The device that clients' feeds come from and fetches go to.
-    pub fn client_device(&self) -> ClientDevice {
-        ClientDevice { name: self.device.name().to_owned(), incarnation: self.device.incarnation() }
     }
 
     /// Clears containers, without names the default one.

@@ -63,6 +63,12 @@ impl Registry {
         self.kernels.get(op).map_or(&[], Vec::as_slice)
     }
 
+    /// Whether an op may run on a type of device, as far as is known here: functions, and ops that only other tasks have, run on CPUs.
+    pub fn has_kernel(&self, op: &str, device_type: &str) -> bool {
+        let kernels = self.kernels_of(op);
+        if kernels.is_empty() { device_type == "CPU" } else { kernels.iter().any(|k| k.device_type == device_type) }
+    }
+
     /// Makes the kernel of a node.
     ///
     /// # Errors

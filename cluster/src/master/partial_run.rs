@@ -2,7 +2,7 @@
 
 use super::prepared::Prepared;
 use super::session::Session;
-use super::{Master, run_step, step_reply};
+use super::{Master, remote_parts, run_step, step_reply};
 use crate::grpc::{Frames, decode};
 use crate::running::Running;
 use bytes::Bytes;
@@ -10,12 +10,12 @@ use graphmill_graph::{Graph, Signature};
 use graphmill_runtime::{PartialRun, Port, Step};
 use graphmill_tensor::{Result, Status, Tensor, deadline_exceeded, internal, invalid_argument, not_found};
 use graphmill_wire::tensorflow::{
-    NamedTensorProto, PartialRunSetupRequest, PartialRunSetupResponse, RunMetadata, RunStepRequest,
+    NamedTensorProto, PartialRunSetupRequest, PartialRunSetupResponse, RunGraphResponse, RunMetadata, RunStepRequest,
 };
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 /// The partial runs of a session that have not ended.
@@ -47,6 +47,8 @@ struct Progress {
     /// What has been fetched, in the order of the program.
     tensors: Vec<Option<Tensor>>,
     outcome: Option<Result<()>>,
+    /// What other tasks say of their parts, in the end.
+    reports: Vec<RunGraphResponse>,
 }
 
 impl PartialRuns {
@@ -92,8 +94,9 @@ impl Master {
             run: None,
             tensors: vec![None; prepared.program.fetches().len()],
             outcome: None,
+            reports: Vec::new(),
         };
-        let step = self.new_step(None);
+        let step = self.new_step(&session, &prepared, None);
         let partial = Partial { prepared, graph, step, progress: Mutex::new(progress), news: Notify::new() };
         Frames::message(&PartialRunSetupResponse { partial_run_handle: session.partial_runs.add(partial) })
     }
@@ -137,7 +140,8 @@ impl Master {
             }
         };
         let named = request.fetch.iter().map(String::as_str).zip(tensors).collect();
-        let metadata = last.then(|| run_step::metadata(options, &partial.prepared, &partial.step));
+        let metadata =
+            last.then(|| run_step::metadata(options, &partial.prepared, &partial.step, partial.take_reports()));
         step_reply::named_tensors(named, &metadata.unwrap_or_else(RunMetadata::default))
     }
 
@@ -148,7 +152,7 @@ impl Master {
             Some(run) => run,
             None => {
                 let running = session.running.begin(&partial.step)?;
-                self.begin(partial, running)
+                self.begin(session, partial, running)
             }
         };
         let program = &partial.prepared.program;
@@ -165,8 +169,21 @@ impl Master {
         Ok(())
     }
 
-    fn begin(&self, partial: &Arc<Partial>, running: Running) -> PartialRun {
+    /// Begins the run on all tasks. Parts on other tasks run as in any step, as feeds and fetches are on this one.
+    fn begin(&self, session: &Session, partial: &Arc<Partial>, running: Running) -> PartialRun {
         let (on_fetch, on_end) = (Arc::downgrade(partial), Arc::downgrade(partial));
+        let (sender, local) = oneshot::channel();
+        let (task, own) = (self.task.clone(), session.workers.peers.own().to_owned());
+        let (prepared, step) = (partial.prepared.clone(), partial.step.clone());
+        self.task.runtime.spawn(async move {
+            let options = run_step::executor_options(None);
+            let outcome = remote_parts::run(&task, &own, &prepared.remote, &step, options, local).await;
+            drop(running);
+            let Some(partial) = on_end.upgrade() else { return };
+            let mut progress = partial.progress.lock();
+            progress.outcome = Some(outcome.map(|((), reports)| progress.reports = reports));
+            partial.news.notify_waiters();
+        });
         let run = self.task.executor.run_partially(
             &partial.prepared.program,
             partial.step.clone(),
@@ -178,10 +195,7 @@ impl Master {
                 partial.news.notify_waiters();
             },
             move |outcome| {
-                drop(running);
-                let Some(partial) = on_end.upgrade() else { return };
-                partial.progress.lock().outcome = Some(outcome);
-                partial.news.notify_waiters();
+                let _ = sender.send(outcome);
             },
         );
         partial.progress.lock().run = Some(run.clone());
@@ -190,6 +204,10 @@ impl Master {
 }
 
 impl Partial {
+    fn take_reports(&self) -> Vec<RunGraphResponse> {
+        std::mem::take(&mut self.progress.lock().reports)
+    }
+
     /// Checks a request and notes its names as used. Yields whether nothing is left to feed or fetch after it.
     fn check(&self, request: &RunStepRequest) -> Result<bool> {
         let mut progress = self.progress.lock();

@@ -4,6 +4,7 @@ use super::create_session::milliseconds;
 use super::prepared::Prepared;
 use super::session::Session;
 use super::{Master, remote_parts, step_reply};
+use crate::aggregate::from_task;
 use crate::exchange::step_with_exchange;
 use crate::grpc::{Frames, decode};
 use crate::step_stats;
@@ -75,8 +76,7 @@ impl Master {
         let all = async {
             if run.remote.is_empty() {
                 let outcome = receiver.await.unwrap_or_else(|_| Err(internal!("The step ended without an outcome")));
-                let own = session.workers.peers.own();
-                return outcome.map(|outputs| (outputs, Vec::new())).map_err(|error| error.from_task(own));
+                return outcome.map(|outputs| (outputs, Vec::new()));
             }
             remote_parts::run(
                 &self.task,
@@ -103,7 +103,7 @@ impl Master {
         };
         cancel.disarm();
         session.touch();
-        outcome.map_err(|error| session.running.outcome(&error).unwrap_or(error))
+        outcome.map_err(|error| self.step_error(session, error))
     }
 
     /// A step that begins.
@@ -123,7 +123,7 @@ impl Master {
     pub(super) fn step_error(&self, session: &Session, error: Status) -> Status {
         match session.running.outcome(&error) {
             Some(reason) => reason,
-            None => error.from_task(session.workers.peers.own()),
+            None => from_task(error, session.workers.peers.own()),
         }
     }
 }

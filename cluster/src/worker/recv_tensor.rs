@@ -8,7 +8,6 @@ use bytes::Bytes;
 use graphmill_runtime::{LocalRendezvous, Parcel, WaiterId};
 use graphmill_tensor::{DType, Result, Shape, Tensor, aborted, internal, invalid_argument, payload};
 use graphmill_wire::tensorflow::{RecvTensorRequest, RecvTensorResponse};
-use prost::Message;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -105,6 +104,7 @@ fn answer(parcel: Parcel) -> Result<Frames> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use prost::Message;
 
     #[test]
     fn answers_are_messages() {

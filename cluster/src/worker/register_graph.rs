@@ -28,7 +28,7 @@ impl Worker {
             let graph_def = request.graph_def.unwrap_or_default();
             let options = ImportOptions { allow_internal_names: true, expect_device: true };
             let graph = Graph::from_def_with(graph_def, options)?;
-            graphmill_graph::check_devices(&graph, &|device| device == session.device.name())?;
+            graphmill_graph::check_partition_devices(&graph, &|device| device == session.device.name())?;
             let (registry, device, executor) = (task.registry.clone(), session.device.clone(), task.executor.clone());
             let functions = FunctionRuntime::new(&graph, registry, device, executor);
             let program = Arc::new(Program::build_with(&graph, &functions, &session.kernels)?);
