@@ -198,7 +198,7 @@ impl<'a> Splitter<'a> {
         let casts = self.options.bfloat16_sendrecv && is_value && dtype == DType::Float.number();
         let wire = if casts { DType::BFloat16.number() } else { dtype };
         if casts {
-            let cast = self.cast(host.0, source, send_device, (dtype, wire), sent)?;
+            let cast = self.cast(source, send_device, (dtype, wire), sent)?;
             sent = Endpoint { node: self.parts[from].add(cast)?, slot: 0 };
         }
 
@@ -224,7 +224,7 @@ impl<'a> Splitter<'a> {
         let recv = self.parts[to].add(recv)?;
         let received = Endpoint { node: recv, slot: 0 };
         let taken = if casts {
-            let cast = self.cast(host.1, source, recv_device, (wire, dtype), received)?;
+            let cast = self.cast(source, recv_device, (wire, dtype), received)?;
             self.parts[to].add(cast)?
         } else if is_value {
             recv
@@ -242,19 +242,12 @@ impl<'a> Splitter<'a> {
     }
 
     /// A cast that cuts digits off rather than rounding, as long as it makes values shorter.
-    fn cast(
-        &self,
-        host: bool,
-        source: &Node,
-        device: &Arc<str>,
-        (from, to): (i32, i32),
-        input: Endpoint,
-    ) -> Result<Node> {
+    fn cast(&self, source: &Node, device: &Arc<str>, (from, to): (i32, i32), input: Endpoint) -> Result<Node> {
         let mut attrs = Attrs::new();
         attrs.set("SrcT", Value::Type(from));
         attrs.set("DstT", Value::Type(to));
         attrs.set("Truncate", Value::B(to == DType::BFloat16.number()));
-        let mut cast = self.made(source, if host { "_HostCast" } else { "Cast" }, attrs, device)?;
+        let mut cast = self.made(source, "Cast", attrs, device)?;
         cast.inputs = smallvec![input];
         Ok(cast)
     }
