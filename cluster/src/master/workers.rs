@@ -1,11 +1,11 @@
 //! The tasks that a session runs on.
 
-use super::placement::PlacementDevice;
 use crate::DeviceSpec;
 use crate::grpc::{Channel, Frames};
 use crate::peers::{Peers, task_of};
 use crate::task::Task;
 use bytes::Bytes;
+use graphmill_graph::PlacementDevice;
 use graphmill_tensor::{Result, Status, deadline_exceeded, failed_precondition, internal};
 use graphmill_wire::service::WorkerMethod;
 use graphmill_wire::tensorflow::{
