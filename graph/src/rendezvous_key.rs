@@ -20,7 +20,7 @@ fn combine(a: u64, b: u64) -> u64 {
 
 /// MurmurHash64A with TensorFlow's seed.
 fn hash(bytes: &[u8]) -> u64 {
-    const SEED: u64 = 0xDECA_FCAF_FE;
+    const SEED: u64 = 0x00DE_CAFC_AFFE;
     const MULTIPLIER: u64 = 0xc6a4_a793_5bd1_e995;
     const SHIFT: u32 = 47;
     let mut hash = SEED ^ (bytes.len() as u64).wrapping_mul(MULTIPLIER);

@@ -3,6 +3,7 @@
 use super::Place;
 use super::specs::SpecId;
 use crate::NodeId;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 
@@ -90,8 +91,8 @@ fn path_to_conflict<'g>(place: &Place<'g, '_>, start: NodeId, wanted: SpecId) ->
         }
         for &link in neighbours.get(&id).into_iter().flatten() {
             let next = other(link, id);
-            if !came_by.contains_key(&next) {
-                came_by.insert(next, Some(link));
+            if let Entry::Vacant(place) = came_by.entry(next) {
+                place.insert(Some(link));
                 queue.push_back(next);
             }
         }

@@ -29,8 +29,11 @@ fn canonical(name: &str, op: &str) -> String {
     }
 }
 
+/// Control inputs, data inputs, attributes and device of a node.
+type Described = (BTreeSet<String>, Vec<String>, BTreeMap<String, AttrValue>, String);
+
 /// Nodes by canonical name. Which edge named a pair, and what this master's optimiser left behind, does not count.
-fn nodes(def: &GraphDef) -> BTreeMap<String, (BTreeSet<String>, Vec<String>, BTreeMap<String, AttrValue>, String)> {
+fn nodes(def: &GraphDef) -> BTreeMap<String, Described> {
     let ops: BTreeMap<&str, &str> = def.node.iter().map(|node| (node.name.as_str(), node.op.as_str())).collect();
     let input = |text: &str| {
         let plain = text.trim_start_matches('^');
@@ -121,7 +124,7 @@ fn around(recorded: &GraphDef) -> Graph {
     let mut sources: BTreeMap<&str, String> = BTreeMap::new();
     let mut taken: BTreeMap<String, Vec<(String, i32)>> = BTreeMap::new();
     for def in &recorded.node {
-        let is_client = def.attr.get("client_terminated").is_some();
+        let is_client = def.attr.contains_key("client_terminated");
         match &*def.op {
             _ if is_client => panic!("the client is on the worker"),
             "_Recv" | "_HostRecv" => {

@@ -188,12 +188,14 @@ fn devices_that_do_not_exist() {
         placed(vec![on("/device:GPU:0", constant("n1"))], &[MASTER], STRICT),
         Code::InvalidArgument,
         "Cannot assign a device for operation n1: {{node n1}} was explicitly assigned to /device:GPU:0 but available devices are [ \
-         /job:worker/replica:0/task:0/device:CPU:0 ]. Make sure the device specification refers to a valid device.\n\t [[n1]]",
+         /job:worker/replica:0/task:0/device:CPU:0 ]. Make sure the device specification refers to a valid device. The requested \
+         device appears to be a GPU, but CUDA is not enabled.\n\t [[n1]]",
     );
     fails(
-        placed(vec![on("nonsense", constant("a"))], &[MASTER], STRICT),
+        placed(vec![on("nonsense", node("a", "NoOp", &[], []))], &[MASTER], STRICT),
         Code::InvalidArgument,
-        "Malformed device specification 'nonsense' in node: {{node a}}\n\t [[a]]",
+        "Malformed device specification 'nonsense' in node: {name:'a' id:2 op device:{requested: 'nonsense', assigned: ''} \
+         def:{{{node a}} = NoOp[_device=\"nonsense\"]()}}\n\t [[a]]",
     );
     fails(placed(vec![constant("a")], &[], STRICT), Code::FailedPrecondition, "No devices are registered");
 }
@@ -208,6 +210,25 @@ fn classes_that_contradict_each_other() {
          '/job:worker' and '/job:ps'\nNode 'b' asks for '/job:worker' and node 'a' asks for '/job:ps', and they must be on one device:\
          \n  'b' has the class 'loc:@a'\n\t [[{{node b}}]]",
     );
+}
+
+#[test]
+fn groups_are_merged_in_the_order_of_tensorflow() {
+    let nodes = vec![
+        with("c", constant("a")),
+        with("a", on("/cpu:2", constant("b"))),
+        on("/cpu:1", constant("c")),
+        identity("s", &["a"]),
+    ];
+    let three = ["/job:worker/replica:0/task:0/device:CPU:1", "/job:worker/replica:0/task:0/device:CPU:2", MASTER];
+    let error = placed(nodes.clone(), &three, STRICT).unwrap_err();
+    let start = "Cannot colocate nodes {{colocation_node c}} and {{colocation_node a}}: Cannot merge devices with incompatible ids: \
+                 '/device:CPU:2' and '/device:CPU:1'\n";
+    assert!(error.message().starts_with(start), "{}", error.message());
+    assert!(error.message().ends_with("\n\t [[{{node c}}]]"));
+    // The number that they do not agree upon is left open.
+    let placed = placed(nodes, &three, SOFT).unwrap();
+    assert!(placed.iter().all(|(_, device)| device == MASTER), "{placed:?}");
 }
 
 #[test]
