@@ -18,6 +18,8 @@ pub(super) enum Why<'g> {
     Resource,
     /// The second takes a dataset from the first.
     Dataset,
+    /// The second takes a resource from the first, through the call of this name.
+    Call(&'g str),
 }
 
 /// Two nodes that must be on one device.
@@ -62,6 +64,7 @@ pub(super) fn conflict(place: &Place<'_, '_>, link: Link<'_>) -> String {
             Why::Reference => write!(text, "\n  '{b}' takes a reference from '{a}'"),
             Why::Resource => write!(text, "\n  '{b}' takes a resource from '{a}'"),
             Why::Dataset => write!(text, "\n  '{b}' takes a dataset from '{a}'"),
+            Why::Call(call) => write!(text, "\n  '{b}' takes a resource from '{a}' through the call '{call}'"),
         };
     }
     text

@@ -7,6 +7,7 @@ mod candidates;
 mod devices;
 mod explain;
 mod groups;
+mod inspect;
 mod specs;
 
 use crate::{DeviceSpec, Flow, Graph, Node, NodeId, summary};

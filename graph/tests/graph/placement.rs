@@ -135,6 +135,45 @@ fn makers_and_shapes_follow_what_they_belong_to() {
 }
 
 #[test]
+fn resources_out_of_calls_are_where_the_body_makes_them() {
+    use graphmill_wire::tensorflow::op_def::ArgDef;
+    use graphmill_wire::tensorflow::{FunctionDef, OpDef};
+    const RESOURCE: i32 = 20;
+    let function = |name: &str, body: Vec<NodeDef>, result: &str| {
+        let arg = |name: &str| ArgDef { name: name.to_owned(), r#type: RESOURCE, ..Default::default() };
+        let signature = OpDef {
+            name: name.to_owned(),
+            input_arg: vec![arg("x")],
+            output_arg: vec![arg("y")],
+            ..Default::default()
+        };
+        let ret = [("y".to_owned(), result.to_owned())].into();
+        FunctionDef { signature: Some(signature), node_def: body, ret, ..Default::default() }
+    };
+    let through = vec![node("i", "Identity", &["x"], [("T", ty(RESOURCE))])];
+    let functions =
+        vec![function("f", through, "i:output:0"), function("g", vec![on("/job:ps", handle("h"))], "h:resource:0")];
+    let call = |name: &str, f: &str, input: &str| {
+        let attrs = [("Tin", types(&[RESOURCE])), ("Tout", types(&[RESOURCE])), ("f", crate::build::func(f))];
+        node(name, "StatefulPartitionedCall", &[input], attrs)
+    };
+    let nodes = vec![
+        on("/job:ps/task:1", handle("v")),
+        call("passes", "f", "v"),
+        read("r", "passes"),
+        on("/task:1", call("makes", "g", "v")),
+        read("s", "makes"),
+    ];
+    let mut graph = Graph::from_def(&crate::build::with_functions(nodes, functions)).unwrap();
+    place(&mut graph, &devices(&[PS, PS_1, MASTER]), &has_kernel, &STRICT).unwrap();
+    let mut graph = graphmill_graph::lower(graph).unwrap();
+    place(&mut graph, &devices(&[PS, PS_1, MASTER]), &has_kernel, &STRICT).unwrap();
+    for name in ["v", "r", "passes/i", "makes/h", "s"] {
+        assert_eq!(&*graph.node(graph.find(name).unwrap()).assigned_device, PS_1, "{name}");
+    }
+}
+
+#[test]
 fn what_is_assigned_stays() {
     let mut graph =
         Graph::from_def(&graph(vec![variable("v"), constant("c"), assign("w", "v", "c"), identity("i", &["c"])]))
