@@ -6,6 +6,7 @@
 
 mod attrs;
 mod body;
+mod call_def;
 mod control_flow;
 mod device_spec;
 mod function;

@@ -3,10 +3,11 @@
 //! `While` becomes a frame of `Enter`, `Merge`, `Switch`, `NextIteration` and `Exit`; `If` and `Case` become switches and merges around
 //! their branches; calls become the nodes of the function's body.
 
+use crate::call_def::{control_of, declared, split_inputs, type_list};
 use crate::inline::{Body, Call, inline};
 use crate::{FunctionLibrary, Graph, ImportOptions, Node, gradient};
 use graphmill_tensor::{DType, Result, invalid_argument, resource_exhausted};
-use graphmill_wire::tensorflow::attr_value::{ListValue, Value};
+use graphmill_wire::tensorflow::attr_value::Value;
 use graphmill_wire::tensorflow::{AttrValue, GraphDef, NameAttrList, NodeDef};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -482,35 +483,4 @@ fn functions(def: &NodeDef, kind: Kind) -> Result<Vec<NameAttrList>> {
         Kind::Gradient => Ok(vec![one("f")?]),
         Kind::Call => Ok(vec![NameAttrList { name: def.op.clone(), attr: def.attr.clone() }]),
     }
-}
-
-fn declared(
-    arg: Option<&graphmill_wire::tensorflow::op_def::ArgDef>,
-    given: &BTreeMap<String, AttrValue>,
-) -> Option<i32> {
-    let arg = arg?;
-    if arg.r#type != 0 {
-        return Some(arg.r#type);
-    }
-    match given.get(&arg.type_attr)?.value.as_ref()? {
-        Value::Type(dtype) => Some(*dtype),
-        _ => None,
-    }
-}
-
-fn type_list(def: &NodeDef, attr: &str) -> Result<Vec<i32>> {
-    match def.attr.get(attr).and_then(|a| a.value.as_ref()) {
-        Some(Value::List(list)) => Ok(ListValue::clone(list).r#type),
-        _ => Err(invalid_argument!("Op {} has no list of types '{attr}'", def.op)),
-    }
-}
-
-/// The data inputs, and the control inputs.
-fn split_inputs(def: &NodeDef) -> (Vec<String>, Vec<String>) {
-    def.input.iter().cloned().partition(|input| !input.starts_with('^'))
-}
-
-/// The control input that waits for the node of a data input.
-fn control_of(input: &str) -> String {
-    format!("^{}", input.split(':').next().unwrap_or(input))
 }
