@@ -2,9 +2,13 @@
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use graphmill_graph::{ClientDevice, Graph, ImportOptions, Signature, frames, prune, topological_order};
+use graphmill_graph::{
+    ClientDevice, Graph, ImportOptions, PartitionOptions, PlacementDevice, PlacementOptions, Signature, frames,
+    partition, place, prune, topological_order,
+};
 use graphmill_wire::tensorflow::attr_value::Value;
 use graphmill_wire::tensorflow::{AttrValue, GraphDef, NodeDef};
+use std::sync::atomic::AtomicU64;
 
 // As in the server.
 #[global_allocator]
@@ -73,6 +77,50 @@ fn prune_to_everything(bencher: Bencher) {
     let signature = Signature::new(vec!["x:0".into()], vec![], targets);
     let client = ClientDevice { name: "/job:worker/replica:0/task:0/device:CPU:0".into(), incarnation: 1 };
     bencher.counter(ItemsCount::new(NODES)).bench(|| prune(&graph, &signature, &client));
+}
+
+fn devices(tasks: usize) -> Vec<PlacementDevice> {
+    let device = |task: usize| PlacementDevice {
+        name: format!("/job:worker/replica:0/task:{task}/device:CPU:0"),
+        device_type: "CPU".into(),
+        local: task == 0,
+    };
+    (0..tasks).map(device).collect()
+}
+
+/// Every node asks for one of so many tasks.
+fn spread(tasks: usize) -> Graph {
+    let mut def = chains();
+    for (at, node) in def.node.iter_mut().enumerate() {
+        node.device = format!("/job:worker/task:{}", at % tasks);
+    }
+    Graph::from_def_with(def, ImportOptions::default()).unwrap_or_default()
+}
+
+#[divan::bench(args = [1, 2, 8])]
+fn placed(bencher: Bencher, tasks: usize) {
+    let devices = devices(tasks);
+    let options = PlacementOptions::default();
+    bencher
+        .counter(ItemsCount::new(NODES))
+        .with_inputs(|| spread(tasks))
+        .bench_values(|mut graph| place(&mut graph, &devices, &|_, _| true, &options).map(|_| graph));
+}
+
+#[divan::bench(args = [1, 2, 8])]
+fn parts(bencher: Bencher, tasks: usize) {
+    let mut graph = spread(tasks);
+    let placed = place(&mut graph, &devices(tasks), &|_, _| true, &PlacementOptions::default());
+    assert!(placed.is_ok());
+    bencher.counter(ItemsCount::new(NODES)).bench(|| {
+        let options = PartitionOptions {
+            incarnation: &|_| Some(1),
+            next_name: &AtomicU64::new(0),
+            bfloat16_sendrecv: false,
+            location: &|device: &str| device.to_owned(),
+        };
+        partition(&graph, &options)
+    });
 }
 
 #[divan::bench]

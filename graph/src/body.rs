@@ -55,7 +55,15 @@ pub fn instantiate(graph: &Graph, function: &NameAttrList) -> Result<FunctionBod
     for (index, (name, slot)) in arg_names.iter().zip(&args).enumerate() {
         nodes.push(port("_Arg", name, slot.dtype.number(), index, Vec::new()));
     }
-    let call = Call { function: name, attrs: &attrs.to_proto(), prefix: "", args: &arg_names, pivot: None, device: "" };
+    let call = Call {
+        function: name,
+        attrs: &attrs.to_proto(),
+        prefix: "",
+        args: &arg_names,
+        pivot: None,
+        device: "",
+        single_device: false,
+    };
     let body = inline(library, &call)?;
     nodes.extend(body.nodes);
     let result_names = names(&definition.op.outputs, results.len(), &attrs);

@@ -1,6 +1,6 @@
 //! Function bodies as nodes of the graph that calls them.
 
-use crate::{ArgDef, ArgType, FunctionLibrary, OpDef};
+use crate::{ArgDef, ArgType, DeviceSpec, FunctionLibrary, OpDef};
 use graphmill_tensor::{Result, invalid_argument, not_found};
 use graphmill_wire::tensorflow::attr_value::Value;
 use graphmill_wire::tensorflow::{AttrValue, FunctionDef, NodeDef};
@@ -19,8 +19,10 @@ pub(crate) struct Call<'a> {
     pub args: &'a [String],
     /// A control input, `^name`, for nodes of the body that have no input at all.
     pub pivot: Option<&'a str>,
-    /// The device of nodes that name none.
+    /// The device that the call asks for, which nodes of the body get as far as they leave theirs open.
     pub device: &'a str,
+    /// Whether nodes of the body are on the call's device whatever they ask for, as in functions that are called by their own name.
+    pub single_device: bool,
 }
 
 impl Call<'_> {
@@ -29,8 +31,12 @@ impl Call<'_> {
         if let (Some(pivot), true) = (self.pivot, node.input.is_empty()) {
             node.input.push(pivot.to_owned());
         }
-        if node.device.is_empty() {
-            node.device = self.device.to_owned();
+        if self.single_device || node.device.is_empty() {
+            self.device.clone_into(&mut node.device);
+        } else if !self.device.is_empty()
+            && let (Some(own), Some(around)) = (DeviceSpec::parse(&node.device), DeviceSpec::parse(self.device))
+        {
+            node.device = own.or(&around).to_string();
         }
     }
 }
@@ -77,6 +83,7 @@ pub(crate) fn inline(library: &FunctionLibrary, call: &Call<'_>) -> Result<Body>
         for value in node.attr.values_mut() {
             bind(value, call.attrs, name)?;
         }
+        names.rename_attrs(&mut node);
         node.input = def.input.iter().map(|input| names.input(input)).collect::<Result<_>>()?;
         call.settle(&mut node);
         nodes.push(node);
@@ -115,6 +122,30 @@ impl Names<'_> {
             });
         }
         self.slot(input, 0)
+    }
+
+    /// Makes frames of different calls different ones, and classes lead to the nodes that they named in the body.
+    fn rename_attrs(&self, node: &mut NodeDef) {
+        if matches!(node.op.as_str(), "Enter" | "RefEnter")
+            && let Some(Value::S(frame)) = node.attr.get_mut("frame_name").and_then(|attr| attr.value.as_mut())
+        {
+            *frame = [self.prefix.as_bytes(), frame].concat().into();
+        }
+        let Some(Value::List(list)) = node.attr.get_mut("_class").and_then(|attr| attr.value.as_mut()) else {
+            return;
+        };
+        for class in &mut list.s {
+            let named = std::str::from_utf8(class).ok().and_then(|class| class.strip_prefix("loc:@"));
+            let renamed = match named {
+                Some(name) if self.defs.contains_key(name) => format!("loc:@{}{name}", self.prefix),
+                Some(name) => match self.args.get(name).and_then(|sources| sources.first()) {
+                    Some(source) => format!("loc:@{}", source.split(':').next().unwrap_or(source)),
+                    None => continue,
+                },
+                None => continue,
+            };
+            *class = renamed.into();
+        }
     }
 
     /// The slot `further` behind the one that a data input of the body names.

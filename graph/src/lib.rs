@@ -1,4 +1,4 @@
-//! Graphs in memory: op schemas, validation, functions, pruning and control flow analysis.
+//! Graphs in memory: op schemas, validation, functions, pruning, control flow analysis, placement on devices and partition among them.
 //!
 //! [`Graph::from_def`] turns a `GraphDef` off the wire into a checked arena of nodes: every node's op is known, its attributes
 //! fit the op's schema, every edge joins slots that exist and agree in type, and cycles are loops. What is built from a
@@ -6,11 +6,13 @@
 
 mod attrs;
 mod body;
+mod call_def;
 mod control_flow;
 mod device_spec;
 mod function;
 mod gradient;
 mod graph;
+mod hash;
 mod import;
 mod inline;
 mod lower;
@@ -31,6 +33,7 @@ pub use control_flow::{EnterInfo, Frame, FrameId, FrameMap, frames};
 pub use device_spec::{Conflict, DeviceSpec, is_job_name};
 pub use function::{Function, FunctionLibrary};
 pub use graph::{Endpoint, Graph, Inputs, Node, NodeId, SlotTypes};
+pub use hash::{hash64, hash64_combine};
 pub use import::{GRAPH_DEF_VERSION, ImportOptions};
 pub use lower::lower;
 pub use names::{EndpointName, is_valid_node_name};

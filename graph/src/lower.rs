@@ -3,10 +3,11 @@
 //! `While` becomes a frame of `Enter`, `Merge`, `Switch`, `NextIteration` and `Exit`; `If` and `Case` become switches and merges around
 //! their branches; calls become the nodes of the function's body.
 
+use crate::call_def::{control_of, declared, split_inputs, type_list};
 use crate::inline::{Body, Call, inline};
 use crate::{FunctionLibrary, Graph, ImportOptions, Node, gradient};
 use graphmill_tensor::{DType, Result, invalid_argument, resource_exhausted};
-use graphmill_wire::tensorflow::attr_value::{ListValue, Value};
+use graphmill_wire::tensorflow::attr_value::Value;
 use graphmill_wire::tensorflow::{AttrValue, GraphDef, NameAttrList, NodeDef};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -19,7 +20,8 @@ const MAX_NODES: usize = 4 << 20;
 const PARALLEL_ITERATIONS: i64 = 10;
 
 /// The graph without functional control flow and calls. A function that is being expanded already (recursion under a condition)
-/// stays a call.
+/// stays a call. Nodes that stay keep the devices that they are assigned to; new ones ask for the device that TensorFlow has them
+/// ask for: what takes a value into a loop or branch asks for that of the value's source, the rest for that of the node expanded.
 ///
 /// # Errors
 /// `NOT_FOUND` for a function that is not in the library, `INVALID_ARGUMENT` for a malformed one or too deep nesting, and
@@ -34,9 +36,18 @@ pub(crate) fn lower_within(graph: Graph, function: Option<&str>) -> Result<Graph
     if !graph.nodes().any(|(_, node)| calls(node)) {
         return Ok(graph);
     }
-    let mut lowering = Lowering { graph: &graph, nodes: Vec::new(), work: Vec::new(), renamed: HashMap::new() };
+    let with_device = graph.nodes().filter(|(_, node)| !node.device.is_empty());
+    let mut lowering = Lowering {
+        graph: &graph,
+        nodes: Vec::new(),
+        work: Vec::new(),
+        renamed: HashMap::new(),
+        devices: with_device.map(|(_, node)| (node.name.to_string(), node.device.to_string())).collect(),
+    };
     let within = function.map(|function| Rc::new(Within { function: function.to_owned(), depth: 1, around: None }));
-    let nodes = graph.nodes().map(|(_, node)| graph.node_to_def(node));
+    // What the new nodes ask for follows from what the old ones asked for, wherever these were placed.
+    let requested = |node: &Node| NodeDef { device: node.device.to_string(), ..graph.node_to_def(node) };
+    let nodes = graph.nodes().map(|(_, node)| requested(node));
     lowering.work = nodes.map(|def| Item { def, within: within.clone() }).collect();
     while let Some(item) = lowering.work.pop() {
         if lowering.nodes.len() + lowering.work.len() > MAX_NODES {
@@ -51,6 +62,11 @@ pub(crate) fn lower_within(graph: Graph, function: Option<&str>) -> Result<Graph
     let def = GraphDef { node, versions: Some(graph.versions().clone()), ..Default::default() };
     let mut lowered = Graph::like(&graph);
     lowered.extend_with(def, ImportOptions { allow_internal_names: true, ..Default::default() })?;
+    for (_, node) in graph.nodes().filter(|(_, node)| !node.assigned_device.is_empty()) {
+        if let Some(id) = lowered.find(&node.name) {
+            lowered.node_mut(id).assigned_device = node.assigned_device.clone();
+        }
+    }
     Ok(lowered)
 }
 
@@ -108,6 +124,8 @@ struct Lowering<'a> {
     work: Vec<Item>,
     /// Outputs and control outputs of nodes that are gone: `name:slot` or `^name`, and what stands for them.
     renamed: HashMap<String, String>,
+    /// What nodes ask for that ask for a device.
+    devices: HashMap<String, String>,
 }
 
 impl Lowering<'_> {
@@ -159,6 +177,9 @@ impl Lowering<'_> {
         let mut body = make(self.graph.library(), call)?;
         let within = Rc::new(Within { function: call.function.to_owned(), depth, around: item.within.clone() });
         let nodes = std::mem::take(&mut body.nodes);
+        for node in nodes.iter().filter(|node| !node.device.is_empty()) {
+            self.devices.insert(node.name.clone(), node.device.clone());
+        }
         self.work.extend(nodes.into_iter().map(|def| Item { def, within: Some(within.clone()) }));
         Ok(body)
     }
@@ -175,7 +196,8 @@ impl Lowering<'_> {
                 gradient::OP => type_list(def, "Tin")?.first().copied().unwrap_or_default(),
                 _ => self.argument_type(function, 0)?,
             };
-            self.add(def, &start, "Identity", inputs, &[("T", Value::Type(dtype))]);
+            let device = self.device_of(first);
+            self.add_on(device, &start, "Identity", inputs, &[("T", Value::Type(dtype))]);
         } else {
             self.add(def, &start, "NoOp", control, &[]);
         }
@@ -187,6 +209,7 @@ impl Lowering<'_> {
             args: &data,
             pivot: Some(&format!("^{start}")),
             device: &def.device,
+            single_device: !gradient && &*function.name == def.op.as_str(),
         };
         let body = match gradient {
             true => self.add_nodes(item, &call, gradient::expand)?,
@@ -216,18 +239,26 @@ impl Lowering<'_> {
             let inputs = std::iter::once(source.clone()).chain(control.iter().cloned()).collect();
             let frame = Value::S(name.clone().into_bytes().into());
             let attrs = [("T", Value::Type(dtype)), ("frame_name", frame), ("parallel_iterations", Value::I(parallel))];
-            self.add(def, &part("enter", i), "Enter", inputs, &attrs);
+            let device = self.device_of(source);
+            self.add_on(device.clone(), &part("enter", i), "Enter", inputs, &attrs);
             let ends = vec![part("enter", i), part("next", i)];
-            self.add(def, &part("merge", i), "Merge", ends, &[("T", Value::Type(dtype)), ("N", Value::I(2))]);
+            let attrs = [("T", Value::Type(dtype)), ("N", Value::I(2))];
+            self.add_on(device, &part("merge", i), "Merge", ends, &attrs);
         }
         let cond_pivot = format!("{name}/_cond_pivot");
         self.add(def, &cond_pivot, "NoOp", vec![format!("^{}", part("merge", 0))], &[]);
         let args: Vec<String> = (0..data.len()).map(|i| part("merge", i)).collect();
         let prefix = format!("{name}/cond/_0/");
         let pivot = format!("^{cond_pivot}");
-        let device = &def.device;
-        let call =
-            Call { function: &cond.name, attrs: &cond.attr, prefix: &prefix, args: &args, pivot: Some(&pivot), device };
+        let call = Call {
+            function: &cond.name,
+            attrs: &cond.attr,
+            prefix: &prefix,
+            args: &args,
+            pivot: Some(&pivot),
+            device: &def.device,
+            single_device: false,
+        };
         let condition = self.add_body(item, &call)?;
         let holds =
             condition.results.first().ok_or_else(|| invalid_argument!("The condition of a loop gives nothing"))?;
@@ -237,8 +268,10 @@ impl Lowering<'_> {
         self.add(def, &loop_cond, "LoopCond", inputs, &[]);
         for (i, &dtype) in types.iter().enumerate() {
             let inputs = vec![part("merge", i), loop_cond.clone()];
-            self.add(def, &part("switch", i), "Switch", inputs, &[("T", Value::Type(dtype))]);
-            self.add(def, &part("exit", i), "Exit", vec![part("switch", i)], &[("T", Value::Type(dtype))]);
+            let attrs = [("T", Value::Type(dtype))];
+            let device = self.device_of(&part("enter", i));
+            self.add_on(device.clone(), &part("switch", i), "Switch", inputs, &attrs);
+            self.add_on(device, &part("exit", i), "Exit", vec![part("switch", i)], &attrs);
         }
         let body_pivot = format!("{name}/_body_pivot");
         let first = vec![format!("{}:1", part("switch", 0))];
@@ -247,7 +280,7 @@ impl Lowering<'_> {
         let prefix = format!("{name}/body/_1/");
         let pivot = format!("^{body_pivot}");
         let call =
-            Call { function: &body.name, attrs: &body.attr, prefix: &prefix, args: &args, pivot: Some(&pivot), device };
+            Call { function: &body.name, attrs: &body.attr, prefix: &prefix, args: &args, pivot: Some(&pivot), ..call };
         let round = self.add_body(item, &call)?;
         if round.results.len() != types.len() {
             return Err(invalid_argument!("The body of a loop must give a value for each of the loop's variables"));
@@ -255,7 +288,8 @@ impl Lowering<'_> {
         for (i, (result, &dtype)) in round.results.into_iter().zip(&types).enumerate() {
             // The next iteration begins behind the side effects of this one.
             let inputs = std::iter::once(result).chain(round.effects.iter().cloned()).collect();
-            self.add(def, &part("next", i), "NextIteration", inputs, &[("T", Value::Type(dtype))]);
+            let device = self.device_of(&part("enter", i));
+            self.add_on(device, &part("next", i), "NextIteration", inputs, &[("T", Value::Type(dtype))]);
         }
         let exits: Vec<String> = (0..types.len()).map(|i| part("exit", i)).collect();
         let waits = exits.iter().map(|exit| format!("^{exit}")).collect();
@@ -283,20 +317,21 @@ impl Lowering<'_> {
         if !by_index && let Some(Value::Type(dtype)) = def.attr.get("Tcond").and_then(|a| a.value.as_ref()) {
             selector = self.as_bool(def, *dtype, selector);
         }
-        let switch = |lowering: &mut Self, what: String, source: String, dtype: i32| {
+        let switch = |lowering: &mut Self, what: String, source: String, dtype: i32, device: String| {
             let inputs = [source, selector.clone()].into_iter().chain(control.iter().cloned()).collect();
             let mut attrs = vec![("T", Value::Type(dtype))];
             let op = if by_index { "_SwitchN" } else { "Switch" };
             if by_index {
                 attrs.push(("num_outs", Value::I(branches.len() as i64)));
             }
-            lowering.add(def, &what, op, inputs, &attrs);
+            lowering.add_on(device, &what, op, inputs, &attrs);
         };
         let selector_type = if by_index { DType::Int32 } else { DType::Bool }.number();
         let pivot = format!("{name}/_pivot");
-        switch(self, pivot.clone(), selector.clone(), selector_type);
+        switch(self, pivot.clone(), selector.clone(), selector_type, def.device.clone());
         for (i, (source, &dtype)) in data.iter().zip(&types).enumerate() {
-            switch(self, format!("{name}/_switch_{i}"), source.clone(), dtype);
+            let device = self.device_of(source);
+            switch(self, format!("{name}/_switch_{i}"), source.clone(), dtype, device);
         }
         let mut results = Vec::new();
         let mut ends = Vec::new();
@@ -312,6 +347,7 @@ impl Lowering<'_> {
                 args: &args,
                 pivot: Some(&format!("^{own_pivot}")),
                 device: &def.device,
+                single_device: false,
             };
             let body = self.add_body(item, &call)?;
             if body.results.len() != out_types.len() {
@@ -373,13 +409,27 @@ impl Lowering<'_> {
         name
     }
 
+    /// What the source of an input asks for.
+    fn device_of(&self, input: &str) -> String {
+        let name = input.split(':').next().unwrap_or(input);
+        self.devices.get(name).cloned().unwrap_or_default()
+    }
+
+    /// Adds a node that asks for the same device as another one.
     fn add(&mut self, like: &NodeDef, name: &str, op: &str, input: Vec<String>, attrs: &[(&str, Value)]) {
+        self.add_on(like.device.clone(), name, op, input, attrs);
+    }
+
+    fn add_on(&mut self, device: String, name: &str, op: &str, input: Vec<String>, attrs: &[(&str, Value)]) {
+        if !device.is_empty() {
+            self.devices.insert(name.to_owned(), device.clone());
+        }
         let attr = attrs.iter().map(|(k, v)| ((*k).to_owned(), AttrValue { value: Some(v.clone()) })).collect();
         self.nodes.push(NodeDef {
             name: name.to_owned(),
             op: op.to_owned(),
             input,
-            device: like.device.clone(),
+            device,
             attr,
             ..Default::default()
         });
@@ -433,35 +483,4 @@ fn functions(def: &NodeDef, kind: Kind) -> Result<Vec<NameAttrList>> {
         Kind::Gradient => Ok(vec![one("f")?]),
         Kind::Call => Ok(vec![NameAttrList { name: def.op.clone(), attr: def.attr.clone() }]),
     }
-}
-
-fn declared(
-    arg: Option<&graphmill_wire::tensorflow::op_def::ArgDef>,
-    given: &BTreeMap<String, AttrValue>,
-) -> Option<i32> {
-    let arg = arg?;
-    if arg.r#type != 0 {
-        return Some(arg.r#type);
-    }
-    match given.get(&arg.type_attr)?.value.as_ref()? {
-        Value::Type(dtype) => Some(*dtype),
-        _ => None,
-    }
-}
-
-fn type_list(def: &NodeDef, attr: &str) -> Result<Vec<i32>> {
-    match def.attr.get(attr).and_then(|a| a.value.as_ref()) {
-        Some(Value::List(list)) => Ok(ListValue::clone(list).r#type),
-        _ => Err(invalid_argument!("Op {} has no list of types '{attr}'", def.op)),
-    }
-}
-
-/// The data inputs, and the control inputs.
-fn split_inputs(def: &NodeDef) -> (Vec<String>, Vec<String>) {
-    def.input.iter().cloned().partition(|input| !input.starts_with('^'))
-}
-
-/// The control input that waits for the node of a data input.
-fn control_of(input: &str) -> String {
-    format!("^{}", input.split(':').next().unwrap_or(input))
 }

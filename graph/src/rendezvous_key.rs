@@ -1,6 +1,6 @@
 //! Names under which values cross from one device to another, and numbers of the frames that they cross in.
 
-use crate::DeviceSpec;
+use crate::{DeviceSpec, hash64, hash64_combine};
 use graphmill_tensor::{Result, Status, invalid_argument};
 use std::fmt;
 
@@ -10,33 +10,7 @@ pub const ROOT_FRAME_ID: u64 = 0;
 /// The id of a loop's frame, which all workers must agree upon: from the id of the frame that it was entered from, the iteration of
 /// that frame, and the loop's name.
 pub fn frame_id(parent: u64, iteration: u64, frame_name: &str) -> u64 {
-    combine(parent, combine(iteration, hash(frame_name.as_bytes())))
-}
-
-/// One hash from two, as TensorFlow's `Hash64Combine`.
-fn combine(a: u64, b: u64) -> u64 {
-    a ^ b.wrapping_add(0x9e37_79b9_7f4a_7800).wrapping_add(a << 10).wrapping_add(a >> 4)
-}
-
-/// MurmurHash64A with TensorFlow's seed.
-fn hash(bytes: &[u8]) -> u64 {
-    const SEED: u64 = 0xDECA_FCAF_FE;
-    const MULTIPLIER: u64 = 0xc6a4_a793_5bd1_e995;
-    const SHIFT: u32 = 47;
-    let mut hash = SEED ^ (bytes.len() as u64).wrapping_mul(MULTIPLIER);
-    let (words, tail) = bytes.as_chunks::<8>();
-    for word in words {
-        let mut k = u64::from_le_bytes(*word).wrapping_mul(MULTIPLIER);
-        k ^= k >> SHIFT;
-        hash = (hash ^ k.wrapping_mul(MULTIPLIER)).wrapping_mul(MULTIPLIER);
-    }
-    if !tail.is_empty() {
-        let folded = tail.iter().rev().fold(0, |folded, &byte| folded << 8 | u64::from(byte));
-        hash = (hash ^ folded).wrapping_mul(MULTIPLIER);
-    }
-    hash ^= hash >> SHIFT;
-    hash = hash.wrapping_mul(MULTIPLIER);
-    hash ^ hash >> SHIFT
+    hash64_combine(parent, hash64_combine(iteration, hash64(frame_name.as_bytes())))
 }
 
 /// The name of one value on its way: `SEND_DEVICE;INCARNATION;RECV_DEVICE;TENSOR_NAME;FRAME:ITERATION`.

@@ -10,7 +10,6 @@ use graphmill_tensor::{Result, internal, invalid_argument};
 use graphmill_wire::tensorflow::attr_value::Value;
 use graphmill_wire::tensorflow::tensor_shape_proto::Dim;
 use graphmill_wire::tensorflow::{TensorProto, TensorShapeProto};
-use smallvec::smallvec;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -152,9 +151,7 @@ pub(super) fn empty_constant(name: &str, device: &Arc<str>) -> Result<Node> {
     let value = TensorProto { dtype: FLOAT, tensor_shape: Some(shape), ..Default::default() };
     let mut attrs = float_attrs("dtype");
     attrs.set("value", Value::Tensor(Box::new(value)));
-    let mut node = new_node(name, "Const", attrs, device)?;
-    node.control_inputs = smallvec![];
-    Ok(node)
+    new_node(name, "Const", attrs, device)
 }
 
 /// The attribute that says that a node is one of floats.

@@ -17,13 +17,19 @@ pub(super) fn is_host_input(node: &Node, slot: usize) -> bool {
 }
 
 fn is_host_type(node: &Node, dtype: DType) -> bool {
-    let is_call = || {
+    // Calls, and `NextIteration`, have no kernel for CPUs of their own that would say otherwise.
+    let keeps_int32 = || {
         matches!(
             &*node.op.name,
-            "SymbolicGradient" | "PartitionedCall" | "StatefulPartitionedCall" | "While" | "StatelessWhile"
+            "NextIteration"
+                | "SymbolicGradient"
+                | "PartitionedCall"
+                | "StatefulPartitionedCall"
+                | "While"
+                | "StatelessWhile"
         )
     };
-    matches!(dtype, DType::String | DType::Resource) || dtype == DType::Int32 && is_call()
+    matches!(dtype, DType::String | DType::Resource) || dtype == DType::Int32 && keeps_int32()
 }
 
 /// The name of the argument that a slot belongs to.
@@ -93,5 +99,38 @@ fn host_arguments(op: &str) -> &'static [&'static str] {
         "Tile" | "TileGrad" => &["multiples"],
         "_SwitchN" => &["output_index"],
         _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Attrs, op_def};
+    use graphmill_wire::tensorflow::attr_value::Value;
+
+    fn node(op: &str, types: &[(&str, DType)], n: Option<i64>) -> Node {
+        let mut attrs = Attrs::new();
+        for (name, dtype) in types {
+            attrs.set(name, Value::Type(dtype.number()));
+        }
+        if let Some(n) = n {
+            attrs.set("N", Value::I(n));
+        }
+        Node::new("n", op_def(op).unwrap(), attrs).unwrap()
+    }
+
+    #[test]
+    fn memory_of_inputs_and_outputs() {
+        let switch = node("Switch", &[("T", DType::Float)], None);
+        assert_eq!([0, 1].map(|slot| is_host_input(&switch, slot)), [false, true]);
+        let concat = node("ConcatV2", &[("T", DType::Float), ("Tidx", DType::Int32)], Some(3));
+        assert_eq!([0, 2, 3, 4].map(|slot| is_host_input(&concat, slot)), [false, false, true, false]);
+        assert!(is_host_output(&node("Shape", &[("T", DType::Float), ("out_type", DType::Int64)], None), 0));
+        for (dtype, host) in [(DType::Int32, true), (DType::Bool, false), (DType::String, true), (DType::Float, false)]
+        {
+            assert_eq!(is_host_input(&node("NextIteration", &[("T", dtype)], None), 0), host, "{dtype}");
+        }
+        assert!(!is_host_input(&node("Identity", &[("T", DType::Int32)], None), 0));
+        assert!(is_host_output(&node("Identity", &[("T", DType::Resource)], None), 0));
     }
 }

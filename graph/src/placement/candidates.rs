@@ -76,9 +76,15 @@ impl Place<'_, '_> {
                 let exists = !self.devices.matching(&own, self.devices.all_types()).is_empty();
                 match &own.device_type {
                     _ if !exists => {
+                        let is_gpu = own.device_type.as_ref().is_some_and(|ty| ty.eq_ignore_ascii_case("gpu"));
+                        let hint = if is_gpu {
+                            " The requested device appears to be a GPU, but CUDA is not enabled."
+                        } else {
+                            ""
+                        };
                         format!(
                             "{{{{node {}}}}} was explicitly assigned to {} but available devices are [ {all} ]. Make sure the device \
-                             specification refers to a valid device.",
+                             specification refers to a valid device.{hint}",
                             node.name, node.device
                         )
                     }

@@ -3,6 +3,7 @@
 use super::Place;
 use super::specs::SpecId;
 use crate::NodeId;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 
@@ -17,6 +18,8 @@ pub(super) enum Why<'g> {
     Resource,
     /// The second takes a dataset from the first.
     Dataset,
+    /// The second takes a resource from the first, through the call of this name.
+    Call(&'g str),
 }
 
 /// Two nodes that must be on one device.
@@ -61,6 +64,7 @@ pub(super) fn conflict(place: &Place<'_, '_>, link: Link<'_>) -> String {
             Why::Reference => write!(text, "\n  '{b}' takes a reference from '{a}'"),
             Why::Resource => write!(text, "\n  '{b}' takes a resource from '{a}'"),
             Why::Dataset => write!(text, "\n  '{b}' takes a dataset from '{a}'"),
+            Why::Call(call) => write!(text, "\n  '{b}' takes a resource from '{a}' through the call '{call}'"),
         };
     }
     text
@@ -90,8 +94,8 @@ fn path_to_conflict<'g>(place: &Place<'g, '_>, start: NodeId, wanted: SpecId) ->
         }
         for &link in neighbours.get(&id).into_iter().flatten() {
             let next = other(link, id);
-            if !came_by.contains_key(&next) {
-                came_by.insert(next, Some(link));
+            if let Entry::Vacant(place) = came_by.entry(next) {
+                place.insert(Some(link));
                 queue.push_back(next);
             }
         }

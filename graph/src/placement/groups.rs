@@ -70,6 +70,12 @@ impl<'g> Place<'g, '_> {
             }
             for (input, slot) in node.inputs.iter().zip(&node.input_types) {
                 let source = graph.node(input.node);
+                if gives_resources(graph, source) && slot.dtype == DType::Resource && !gives_resources(graph, node) {
+                    if let Some(origin) = self.resource_of_call(*input, id)? {
+                        self.join_edge(origin, id, Why::Call(&source.name))?;
+                    }
+                    continue;
+                }
                 if gives_resources(graph, source) || gives_resources(graph, node) {
                     continue;
                 }

@@ -7,6 +7,7 @@ mod candidates;
 mod devices;
 mod explain;
 mod groups;
+mod inspect;
 mod specs;
 
 use crate::{DeviceSpec, Flow, Graph, Node, NodeId, summary};
@@ -159,7 +160,7 @@ impl<'g, 'o> Place<'g, 'o> {
                 let wanted = match last {
                     _ if node.device.is_empty() => SpecId::OPEN,
                     Some((device, wanted)) if Arc::ptr_eq(device, &node.device) => wanted,
-                    _ => place.parse(node)?,
+                    _ => place.parse(id, node)?,
                 };
                 last = Some((&node.device, wanted));
                 member.types = place.supported(node);
@@ -178,16 +179,33 @@ impl<'g, 'o> Place<'g, 'o> {
         Ok(place)
     }
 
-    fn parse(&mut self, node: &Node) -> Result<SpecId> {
+    fn parse(&mut self, id: NodeId, node: &Node) -> Result<SpecId> {
         match DeviceSpec::parse(&node.device) {
             Some(spec) => Ok(self.specs.add(spec)),
             None => Err(invalid_argument!(
-                "Malformed device specification '{}' in node: {{{{node {}}}}}",
+                "Malformed device specification '{}' in node: {}",
                 node.device,
-                node.name
+                self.described(id, node)
             )
             .at_node(&node.name)),
         }
+    }
+
+    /// A node as TensorFlow shows it in texts.
+    fn described(&self, id: NodeId, node: &Node) -> String {
+        let mut attrs = attrs_of(node);
+        attrs.push(format!("_device=\"{}\"", node.device));
+        // Numbers begin behind the source and the sink.
+        let number = id.index().saturating_add(2);
+        let inputs = self.graph.node_to_def(node).input.join(", ");
+        format!(
+            "{{name:'{0}' id:{number} op device:{{requested: '{1}', assigned: '{2}'}} def:{{{{{{node {0}}}}} = {3}[{4}]({inputs})}}}}",
+            node.name,
+            node.device,
+            node.assigned_device,
+            node.op_name(),
+            attrs.join(", ")
+        )
     }
 
     /// The device that a node has already.
@@ -225,8 +243,6 @@ impl<'g, 'o> Place<'g, 'o> {
     }
 
     fn no_kernel(&self, node: &Node) -> graphmill_tensor::Status {
-        let attrs: Vec<String> =
-            node.attrs.iter().map(|(name, value)| format!("{name}={}", summary::attr_value(value))).collect();
         let mut types = self.devices.types.clone();
         types.sort_unstable();
         invalid_argument!(
@@ -234,7 +250,7 @@ impl<'g, 'o> Place<'g, 'o> {
              [{}]\nRegistered kernels:\n  <no registered kernels>\n",
             node.op_name(),
             node.name,
-            attrs.join(", "),
+            attrs_of(node).join(", "),
             types.join(", ")
         )
         .at_node(&node.name)
@@ -282,6 +298,10 @@ impl<'g, 'o> Place<'g, 'o> {
         }
         Ok(())
     }
+}
+
+fn attrs_of(node: &Node) -> Vec<String> {
+    node.attrs.iter().map(|(name, value)| format!("{name}={}", summary::attr_value(value))).collect()
 }
 
 /// Whether this takes nothing and gives one value.

@@ -193,3 +193,110 @@ fn a_body_may_have_nodes_of_any_name() {
     let graph = lowered(vec![placeholder(), partitioned("c", "p", "f")], vec![function]).unwrap();
     assert!(graph.find("c/start").is_some() && graph.find("c/done").is_some());
 }
+
+fn on(device: &str, node: NodeDef) -> NodeDef {
+    NodeDef { device: device.into(), ..node }
+}
+
+fn request(graph: &Graph, name: &str) -> String {
+    graph.node(graph.find(name).unwrap_or_else(|| panic!("no node {name}"))).device.to_string()
+}
+
+fn identity(name: &str, input: &str) -> NodeDef {
+    node(name, "Identity", &[input], &[("T", Value::Type(INT32))])
+}
+
+#[test]
+fn nodes_of_bodies_ask_for_devices_as_in_tensorflow() {
+    let class =
+        Value::List(Box::new(ListValue { s: vec!["loc:@inner".into(), "loc:@x".into()], ..Default::default() }));
+    let body = || {
+        let mut result = on("/job:ps/cpu:1", identity("result", "inner:output:0"));
+        result.attr.insert("_class".into(), AttrValue { value: Some(class.clone()) });
+        vec![identity("inner", "x"), result]
+    };
+    let f = function("f", INT32, body(), "result:output:0");
+    let source = on("/job:source", node("a", "Placeholder", &[], &[("dtype", Value::Type(INT32))]));
+    let tin = [("Tin", types(&[INT32])), ("Tout", types(&[INT32])), ("f", call("f"))];
+    let nodes = vec![
+        source.clone(),
+        on("/job:worker/task:1", node("multi", "PartitionedCall", &["a"], &tin)),
+        node("open", "PartitionedCall", &["a"], &tin),
+        on("/job:worker/task:2", node("single", "f", &["a"], &[])),
+    ];
+    let graph = lowered(nodes, vec![f.clone()]).unwrap();
+    for (name, device) in [
+        ("multi/inner", "/job:worker/task:1"),
+        ("multi/result", "/job:ps/task:1/device:CPU:1"),
+        ("open/inner", ""),
+        ("open/result", "/job:ps/cpu:1"),
+        ("single/inner", "/job:worker/task:2"),
+        ("single/result", "/job:worker/task:2"),
+    ] {
+        assert_eq!(request(&graph, name), device, "{name}");
+    }
+    let result = graph.node(graph.find("multi/result").unwrap());
+    assert_eq!(result.attrs.string_list("_class").unwrap(), ["loc:@multi/inner", "loc:@a"]);
+
+    let less = node("less", "Less", &["x", "x"], &[("T", Value::Type(INT32))]);
+    let cond = function("c", BOOL, vec![less], "less:z:0");
+    let attrs = [("T", types(&[INT32])), ("cond", call("c")), ("body", call("f")), LOWER];
+    let nodes = vec![source.clone(), on("/job:worker", node("loop", "While", &["a"], &attrs))];
+    let graph = lowered(nodes, vec![f.clone(), cond]).unwrap();
+    for part in ["enter", "merge", "switch", "exit", "next"] {
+        assert_eq!(request(&graph, &format!("loop/_{part}_0")), "/job:source", "{part}");
+    }
+    for name in ["loop/_loop_cond", "loop/_cond_pivot", "loop/_body_pivot", "loop/cond/_0/less", "loop/body/_1/inner"] {
+        assert_eq!(request(&graph, name), "/job:worker", "{name}");
+    }
+    assert_eq!(request(&graph, "loop/body/_1/result"), "/job:ps/device:CPU:1");
+
+    let branches = [("then_branch", call("f")), ("else_branch", call("f"))];
+    let attrs = [("Tin", types(&[INT32])), ("Tout", types(&[INT32])), ("Tcond", Value::Type(BOOL)), LOWER];
+    let attrs: Vec<(&str, Value)> = attrs.into_iter().chain(branches).collect();
+    let pred = node("p", "Placeholder", &[], &[("dtype", Value::Type(BOOL))]);
+    let graph = lowered(vec![source, pred, on("/job:worker", node("if", "If", &["p", "a"], &attrs))], vec![f]).unwrap();
+    assert_eq!(request(&graph, "if/_switch_0"), "/job:source");
+    for name in ["if/_pivot", "if/_merge_0", "if/_executed", "if/branch/_0/inner"] {
+        assert_eq!(request(&graph, name), "/job:worker", "{name}");
+    }
+}
+
+#[test]
+fn what_stays_keeps_its_assigned_device() {
+    let f = function("f", INT32, vec![identity("r", "x")], "r:output:0");
+    let attrs = [("Tin", types(&[INT32])), ("Tout", types(&[INT32])), ("f", call("f"))];
+    let def = GraphDef {
+        node: vec![
+            node("a", "Placeholder", &[], &[("dtype", Value::Type(INT32))]),
+            on("/job:x", node("call", "PartitionedCall", &["a"], &attrs)),
+        ],
+        library: Some(FunctionDefLibrary { function: vec![f], ..Default::default() }),
+        ..Default::default()
+    };
+    let mut graph = Graph::from_def(&def).unwrap();
+    for name in ["a", "call"] {
+        let id = graph.find(name).unwrap();
+        graph.node_mut(id).assigned_device = "/job:y/replica:0/task:0/device:CPU:0".into();
+    }
+    let graph = lower(graph).unwrap();
+    let a = graph.node(graph.find("a").unwrap());
+    assert_eq!((&*a.device, &*a.assigned_device), ("", "/job:y/replica:0/task:0/device:CPU:0"));
+    let inner = graph.node(graph.find("call/r").unwrap());
+    assert_eq!((&*inner.device, &*inner.assigned_device), ("/job:x", ""));
+}
+
+#[test]
+fn loops_in_bodies_that_are_called_twice_are_two_loops() {
+    let frame = ("frame_name", Value::S("loop".into()));
+    let body = vec![
+        node("enter", "Enter", &["x"], &[("T", Value::Type(INT32)), frame]),
+        node("exit", "Exit", &["enter:output:0"], &[("T", Value::Type(INT32))]),
+    ];
+    let f = function("f", INT32, body, "exit:output:0");
+    let a = node("a", "Placeholder", &[], &[("dtype", Value::Type(INT32))]);
+    let graph =
+        lowered(vec![a, node("first", "f", &["a"], &[]), node("second", "f", &["first"], &[])], vec![f]).unwrap();
+    let frame = |name: &str| graph.node(graph.find(name).unwrap()).attrs.str("frame_name").unwrap().to_owned();
+    assert_eq!((frame("first/enter"), frame("second/enter")), ("first/loop".to_owned(), "second/loop".to_owned()));
+}

@@ -9,5 +9,8 @@ mod functions;
 mod import;
 mod lower;
 mod mutation;
+mod partition;
+mod partition_recorded;
+mod placement;
 mod prune;
 mod recorded;

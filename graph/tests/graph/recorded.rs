@@ -10,20 +10,22 @@ use graphmill_wire::tensorflow::{
 use prost::Message;
 use std::collections::HashMap;
 
-struct Call {
-    method: String,
-    request: Vec<u8>,
-    response: Vec<u8>,
+pub struct Call {
+    pub case: String,
+    pub method: String,
+    pub request: Vec<u8>,
+    pub response: Vec<u8>,
 }
 
 /// The calls that succeeded.
-fn calls() -> Vec<Call> {
+pub fn calls() -> Vec<Call> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../wire/tests/data/runtime-fixtures.jsonl");
     let text = std::fs::read_to_string(path).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     let good = lines.filter(|line| line["code"] == "OK");
     let bytes = |value: &serde_json::Value| STANDARD.decode(value.as_str().unwrap_or_default()).unwrap();
     let call = |line: serde_json::Value| Call {
+        case: line["case"].as_str().unwrap_or_default().to_owned(),
         method: line["method"].as_str().unwrap_or_default().rsplit('/').next().unwrap_or_default().to_owned(),
         request: bytes(&line["req"]),
         response: bytes(&line["resp"]),

@@ -1,4 +1,4 @@
-//! The hash of strings that TensorFlow uses within tables and for `StringToHashBucket`.
+//! The hash of strings that TensorFlow uses within tables, for `StringToHashBucket` and for the numbers of frames.
 
 /// Appleby's MurmurHash64A with TensorFlow's seed.
 pub fn hash64(data: &[u8]) -> u64 {
