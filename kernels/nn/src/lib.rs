@@ -7,11 +7,13 @@ mod conv;
 mod convert;
 mod ctc;
 mod dilation;
+mod fused;
 mod global_norm;
 mod layout;
 mod lrn;
 mod pool;
 mod quantize;
+mod rnn;
 mod simd;
 mod softmax;
 mod top_k;
@@ -28,11 +30,13 @@ pub fn register(registry: &mut Registry) {
     conv::register(registry);
     ctc::register(registry);
     dilation::register(registry);
+    fused::register(registry);
     global_norm::register(registry);
     layout::register(registry);
     lrn::register(registry);
     pool::register(registry);
     quantize::register(registry);
+    rnn::register(registry);
     softmax::register(registry);
     top_k::register(registry);
 }
