@@ -1,14 +1,27 @@
 //! Quantised numbers: to them, from them, there and back, and the simulation of all that with its gradients.
 
+mod arithmetic;
+mod channels;
 mod convert;
 mod fake;
+mod layout;
+mod norm;
+mod product;
+mod range;
+mod requantize;
 mod round_trip;
 
 use graphmill_runtime::Registry;
 use graphmill_tensor::{Result, Shape, Tensor, invalid_argument};
 
 pub(crate) fn register(registry: &mut Registry) {
+    arithmetic::register(registry);
+    channels::register(registry);
     convert::register(registry);
+    layout::register(registry);
+    norm::register(registry);
+    product::register(registry);
+    requantize::register(registry);
     fake::register(registry);
     round_trip::register(registry);
 }
