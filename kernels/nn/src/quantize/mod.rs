@@ -4,11 +4,13 @@ mod arithmetic;
 mod channels;
 mod convert;
 mod fake;
+mod instance_norm;
 mod layout;
 mod norm;
 mod product;
 mod range;
 mod requantize;
+mod resize;
 mod round_trip;
 
 use graphmill_runtime::Registry;
@@ -18,10 +20,12 @@ pub(crate) fn register(registry: &mut Registry) {
     arithmetic::register(registry);
     channels::register(registry);
     convert::register(registry);
+    instance_norm::register(registry);
     layout::register(registry);
     norm::register(registry);
     product::register(registry);
     requantize::register(registry);
+    resize::register(registry);
     fake::register(registry);
     round_trip::register(registry);
 }

@@ -3,7 +3,7 @@
 use super::cell::{Activations, Cell, Forward, Gradients, Layout, Seen, zeros};
 use super::{Sizes, expect_rank, expect_size, input, output};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
-use graphmill_tensor::{DType, Result, Tensor};
+use graphmill_tensor::{DType, Result, Tensor, invalid_argument};
 
 /// The names of the inputs that both ops begin with.
 const NAMES: [&str; 8] = ["x", "cs_prev", "h_prev", "w", "wci", "wcf", "wco", "b"];
@@ -53,6 +53,13 @@ impl Step {
 
 impl Kernel for Step {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
+        for (at, name) in [(1, "cs_prev"), (2, "h_prev")] {
+            let tensor = ctx.input(at)?;
+            if tensor.num_elements() == 0 {
+                let dims: Vec<String> = tensor.shape().dims().iter().map(usize::to_string).collect();
+                return Err(invalid_argument!("{name}_tensor is empty, has shape: ({}).", dims.join(",")));
+            }
+        }
         let sizes = sizes(ctx, self.peephole)?;
         let given: Vec<Tensor> = (0..8).map(|i| input(ctx, i)).collect::<Result<_>>()?;
         let [x, cs_prev, h_prev, w, wci, wcf, wco, b] = slices(&given)?;
