@@ -24,10 +24,9 @@ def levels(*dims, low=0, high=255):
 for low, high in RANGES:
     for wide in (levels(3, 7, **WIDE), levels(4, 4, low=-1e6, high=3e6), levels(2, 3, low=5, high=9e8)):
         for to in ((f(-1), f(1)), (f(0), f(3)), (f(-9), f(0.5)), (f(0), f(0))):
-            # In single precision the last level of a byte depends on the order of the sums.
             op("Requantize", inputs=[wide, low, high, *to])
         op("RequantizationRange", inputs=[wide, low, high], rtol=1e-6)
-        op("QuantizeDownAndShrinkRange", inputs=[wide, low, high])
+        op("QuantizeDownAndShrinkRange", inputs=[wide, low, high], rtol=1e-6)
     op("QuantizeDownAndShrinkRange", inputs=[levels(0, **WIDE), low, high], shapes_only=True)
     op("QuantizedRelu", Tinput=["qint32"], out_type=["qint32"], inputs=[levels(3, 7, **WIDE), low, high])
     op("QuantizedRelu", Tinput=["quint8"], out_type=["quint8"], inputs=[levels(3, 7), low, high])
@@ -95,8 +94,9 @@ bad("QuantizedConv2D", inputs=[levels(1, 4, 4, 2), levels(2, 2, 2, 1), *two], st
 bad("QuantizedConv2D", inputs=[levels(1, 4, 4, 2), levels(2, 2, 2, 1), *two], strides=[1, 1, 1, 1], dilations=[1, 2, 2, 1], code=INVALID_ARGUMENT, text=True, **conv)
 bad("QuantizedReshape", T=["quint8"], inputs=[levels(2, 6), np.array([5], np.int32), *one], code=INVALID_ARGUMENT, text=True)
 bad("QuantizedReshape", T=["quint8"], inputs=[levels(2, 6), np.array([12], np.int32), shape(2), f(1)], code=INVALID_ARGUMENT, text=True)
+bad("QuantizedConcat", T=["quint8"], inputs=[np.int32(0), [levels(2, 3), levels(2, 3, 1)], one, one], code=INVALID_ARGUMENT, text=True)
 bad("QuantizedConcat", T=["quint8"], inputs=[np.int32(2), [levels(2, 3), levels(2, 3)], one, one], code=INVALID_ARGUMENT, text=True)
-bad("QuantizedConcat", T=["quint8"], inputs=[np.int32(0), [levels(2, 3), levels(2, 4)], one, one], code=INVALID_ARGUMENT, text=True)
+bad("QuantizedConcat", T=["quint8"], inputs=[np.int32(0), [levels(2, 3), levels(2, 4)], [f(-1), f(-1)], [f(1), f(1)]], code=INVALID_ARGUMENT, text=True)
 bad("QuantizedResizeBilinear", T=["quint8"], inputs=[levels(4, 5, 3), np.array([2, 2], np.int32), *one], code=INVALID_ARGUMENT)
 bad("QuantizedResizeBilinear", T=["quint8"], inputs=[levels(1, 4, 5, 3), np.array([0, 2], np.int32), *one], code=INVALID_ARGUMENT, text=True)
 bad("QuantizedInstanceNorm", inputs=[levels(1, 4, 5, 3), f(1), f(1)], code=INVALID_ARGUMENT, text=True)

@@ -6,12 +6,31 @@ use graphmill_tensor::{DType, Result, invalid_argument};
 
 /// The functions that TensorFlow composes, in any floating-point type.
 const FUNCTIONS: &[&str] = &[
-    "Abs", "Ceil", "Cos", "Elu", "Exp", "Expm1", "Floor", "Inv", "Log", "Log1p", "Neg", "Reciprocal", "Relu", "Relu6", "Round",
-    "Rsqrt", "Selu", "Sigmoid", "Sin", "Sqrt", "Square", "Tanh",
+    "Abs",
+    "Ceil",
+    "Cos",
+    "Elu",
+    "Exp",
+    "Expm1",
+    "Floor",
+    "Inv",
+    "Log",
+    "Log1p",
+    "Neg",
+    "Reciprocal",
+    "Relu",
+    "Relu6",
+    "Round",
+    "Rsqrt",
+    "Selu",
+    "Sigmoid",
+    "Sin",
+    "Sqrt",
+    "Square",
+    "Tanh",
 ];
 /// Those that it does not compose in half precision.
-const WIDE_FUNCTIONS: &[&str] =
-    &["Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Rint", "Sinh", "Tan"];
+const WIDE_FUNCTIONS: &[&str] = &["Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Rint", "Sinh", "Tan"];
 
 /// `_UnaryOpsComposition(x)`: the functions in `op_names`, one after the other.
 struct Chain(Vec<Part>);
@@ -47,8 +66,5 @@ impl Kernel for Chain {
 }
 
 pub(super) fn register(registry: &mut Registry) {
-    registry
-        .op("_UnaryOpsComposition")
-        .types("T", &[DType::Double, DType::Float, DType::Half])
-        .kernel(Chain::new);
+    registry.op("_UnaryOpsComposition").types("T", &[DType::Double, DType::Float, DType::Half]).kernel(Chain::new);
 }

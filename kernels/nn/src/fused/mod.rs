@@ -234,9 +234,8 @@ mod tests {
             let (x, w, b) = (ramp(input), ramp(filter), ramp(&[6]));
             let sum = run(base, &attrs, vec![x.clone(), w.clone()]);
             let expected = run("Relu6", &[], vec![run("BiasAdd", &[], vec![sum, b.clone()])]);
-            let op = attrs.iter().fold(fused(name, &["BiasAdd", "Relu6"]), |op, (name, value)| {
-                op.attr(name, value.clone())
-            });
+            let op =
+                attrs.iter().fold(fused(name, &["BiasAdd", "Relu6"]), |op, (name, value)| op.attr(name, value.clone()));
             let got = op.attr_int("num_args", 1).run(&registry(), vec![x, w, b]).unwrap();
             assert_eq!(got[0].as_slice::<f32>().unwrap(), expected.as_slice::<f32>().unwrap());
         }

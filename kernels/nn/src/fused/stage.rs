@@ -122,7 +122,8 @@ impl Normalize {
     }
 
     fn run(&self, ctx: &Context<'_>, mut result: Tensor, arguments: &[Value]) -> Result<Tensor> {
-        let [Value::Tensor(scale), Value::Tensor(offset), Value::Tensor(mean), Value::Tensor(variance)] = arguments else {
+        let [Value::Tensor(scale), Value::Tensor(offset), Value::Tensor(mean), Value::Tensor(variance)] = arguments
+        else {
             return Err(internal!("a normalisation takes four tensors"));
         };
         let shape = result.shape();

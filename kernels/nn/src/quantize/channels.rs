@@ -38,10 +38,7 @@ impl Kernel for Requantize {
                 input.shape().dim(3)
             ));
         }
-        let to = Range {
-            low: number(ctx, 3, "requested_output_min")?,
-            high: number(ctx, 4, "requested_output_max")?,
-        };
+        let to = Range { low: number(ctx, 3, "requested_output_min")?, high: number(ctx, 4, "requested_output_max")? };
         if self.0 == DType::QInt8 && (to.low.is_nan() || to.low >= 0.0) {
             return Err(invalid_argument!(
                 "If out_type is QINT8, requested_output_max must be non negative, got {}",
@@ -80,10 +77,7 @@ impl Kernel for UsedRange {
         let (input, low, high) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
         let depth = high.num_elements();
         if low.num_elements() != depth {
-            return Err(invalid_argument!(
-                "input_min has incorrect size, expected {depth} was {}",
-                low.num_elements()
-            ));
+            return Err(invalid_argument!("input_min has incorrect size, expected {depth} was {}", low.num_elements()));
         }
         if input.num_elements() == 0 {
             return Err(invalid_argument!("input must not be empty"));

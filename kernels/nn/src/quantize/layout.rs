@@ -71,6 +71,23 @@ impl Concat {
         Ok(Concat { count, part: c.part("Concat", attrs_of(c, c.dtype("T")?, &["N"]))? })
     }
 
+    /// Checks that all values have the shape of the first but for the joined dimension.
+    fn check_shapes(&self, ctx: &Context<'_>, axis: i64) -> Result<()> {
+        let first = ctx.input(1)?.shape();
+        for i in 1..self.count {
+            let shape = ctx.input(1 + i)?.shape();
+            let text = if shape.rank() != first.rank() {
+                "Ranks of all input tensors should match"
+            } else if (0..first.rank()).any(|d| d as i64 != axis && shape.dim(d) != first.dim(d)) {
+                "Dimensions of inputs should match"
+            } else {
+                continue;
+            };
+            return Err(invalid_argument!("ConcatOp : {text}: shape[0] = {first} vs. shape[{i}] = {shape}"));
+        }
+        Ok(())
+    }
+
     fn ranges(&self, ctx: &Context<'_>) -> Result<Vec<Range>> {
         let first = |i: usize| -> Result<f32> {
             let tensor = ctx.input(i)?;
@@ -126,6 +143,7 @@ impl Kernel for Concat {
                 "ConcatOp : Expected concatenating dimensions in the range [0, {rank}), but got {at}"
             ));
         }
+        self.check_shapes(ctx, at)?;
         let ranges = self.ranges(ctx)?;
         let dtype = ctx.output_type(0)?;
         let prepared = dispatch!(dtype, T in [QInt32, QUInt8] => {
@@ -170,7 +188,8 @@ pub(super) fn register(registry: &mut Registry) {
     registry.op("QuantizedMaxPool").types("T", bytes).kernel(|c| Pool::new(c, "MaxPool"));
     registry.op("QuantizedAvgPool").types("T", bytes).kernel(|c| Pool::new(c, "AvgPool"));
     registry.op("QuantizedConcat").types("T", both).kernel(Concat::new);
-    registry.op("QuantizedReshape").types("T", both).kernel(|c: &Construction<'_>| {
-        c.part("Reshape", attrs_of(c, c.dtype("T")?, &["Tshape"])).map(Reshape)
-    });
+    registry
+        .op("QuantizedReshape")
+        .types("T", both)
+        .kernel(|c: &Construction<'_>| c.part("Reshape", attrs_of(c, c.dtype("T")?, &["Tshape"])).map(Reshape));
 }

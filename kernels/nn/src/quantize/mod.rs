@@ -13,6 +13,9 @@ mod requantize;
 mod resize;
 mod round_trip;
 
+#[cfg(test)]
+mod tests;
+
 use graphmill_runtime::Registry;
 use graphmill_tensor::{Result, Shape, Tensor, invalid_argument};
 

@@ -19,10 +19,7 @@ struct BatchNorm {
 impl BatchNorm {
     fn new(c: &Construction<'_>) -> Result<BatchNorm> {
         let attrs = c.attrs();
-        Ok(BatchNorm {
-            epsilon: attrs.float("variance_epsilon")?,
-            scale: attrs.bool("scale_after_normalization")?,
-        })
+        Ok(BatchNorm { epsilon: attrs.float("variance_epsilon")?, scale: attrs.bool("scale_after_normalization")? })
     }
 }
 
@@ -64,7 +61,8 @@ fn check_shapes(input: &Tensor, vectors: [&Tensor; 4]) -> Result<()> {
 impl Kernel for BatchNorm {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
         let input_range = range(ctx, 1, ["input_min", "input_max"])?;
-        let names = [["mean_min", "mean_max"], ["var_min", "var_max"], ["beta_min", "beta_max"], ["gamma_min", "gamma_max"]];
+        let names =
+            [["mean_min", "mean_max"], ["var_min", "var_max"], ["beta_min", "beta_max"], ["gamma_min", "gamma_max"]];
         let mut ranges = [input_range; 4];
         for (at, names) in names.into_iter().enumerate() {
             ranges[at] = range(ctx, 4 + 3 * at, names)?;

@@ -34,10 +34,8 @@ fn distances(ctx: &Context<'_>, tensor: &Tensor, range: Range) -> Result<Tensor>
 
 /// Runs the part on the distances, and takes its sums as levels.
 fn multiply(ctx: &mut Context<'_>, part: &Part, [a, b]: [Range; 2]) -> Result<()> {
-    let mut operands = [
-        Value::Tensor(distances(ctx, ctx.input(0)?, a)?),
-        Value::Tensor(distances(ctx, ctx.input(1)?, b)?),
-    ];
+    let mut operands =
+        [Value::Tensor(distances(ctx, ctx.input(0)?, a)?), Value::Tensor(distances(ctx, ctx.input(1)?, b)?)];
     let sums = part.run_one(ctx, &mut operands)?;
     let mut output = ctx.alloc_output(0, sums.shape().clone())?;
     let sums = sums.as_slice::<i32>()?;
@@ -128,9 +126,7 @@ impl Kernel for Conv2D {
 pub(super) fn register(registry: &mut Registry) {
     let (byte, wide) = (&[DType::QUInt8], &[DType::QInt32]);
     let entry = registry.op("QuantizedMatMul").types("T1", byte).types("T2", byte).types("Toutput", wide);
-    entry.kernel(|c: &Construction<'_>| {
-        c.part("MatMul", of_integers(c, &["transpose_a", "transpose_b"])).map(MatMul)
-    });
+    entry.kernel(|c: &Construction<'_>| c.part("MatMul", of_integers(c, &["transpose_a", "transpose_b"])).map(MatMul));
     let entry = registry.op("QuantizedConv2D").types("Tinput", byte).types("Tfilter", byte);
     entry.types("out_type", wide).kernel(Conv2D::new);
 }

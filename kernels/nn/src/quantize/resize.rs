@@ -47,7 +47,8 @@ impl Interpolated for QUInt8 {
 
 impl Interpolated for QInt32 {
     fn between(corners: [QInt32; 4], x: f32, y: f32) -> QInt32 {
-        QInt32(fixed_point::<30>(corners.map(|c| i64::from(c.0)), x, y) as i32)
+        // TensorFlow's levels of 32 bits go through single precision here.
+        QInt32(fixed_point::<30>(corners.map(|c| (c.0 as f32) as i64), x, y) as i32)
     }
 }
 
@@ -64,11 +65,8 @@ impl Resize {
     }
 
     fn places(&self, from: usize, to: usize) -> Vec<Place> {
-        let scale = if self.align_corners && to > 1 {
-            (from - 1) as f32 / (to - 1) as f32
-        } else {
-            from as f32 / to as f32
-        };
+        let scale =
+            if self.align_corners && to > 1 { (from - 1) as f32 / (to - 1) as f32 } else { from as f32 / to as f32 };
         let place = |at: usize| {
             let position = if self.half_pixels { (at as f32 + 0.5) * scale - 0.5 } else { at as f32 * scale };
             let floor = position.floor();

@@ -70,8 +70,7 @@ impl Kernel for Sequence {
         let [mut i, mut cs, mut f, mut o] = [zeros(&all)?, zeros(&all)?, zeros(&all)?, zeros(&all)?];
         let [mut ci, mut co, mut h] = [zeros(&all)?, zeros(&all)?, zeros(&all)?];
         let mut gates = zeros(&[sizes.batch, 4 * sizes.cell])?;
-        let cell =
-            Cell { sizes, layout: self.layout, weights: w, peephole: self.peephole.then_some([wci, wcf, wco]) };
+        let cell = Cell { sizes, layout: self.layout, weights: w, peephole: self.peephole.then_some([wci, wcf, wco]) };
         let forward = Forward { bias: b, forget_bias: self.forget_bias, clip: self.clip };
         let (state, per_step) = (sizes.state(), sizes.batch * sizes.input);
         for t in 0..steps {
@@ -124,11 +123,7 @@ impl Gradient {
         let time = x.dim(0);
         let sizes = Sizes { batch: x.dim(1), input: x.dim(2), cell: w.dim(1) / 4 };
         if w.dim(0) != sizes.input + sizes.cell {
-            return Err(invalid_argument!(
-                "w matrix rows don't match: {} vs. {}",
-                sizes.input + sizes.cell,
-                w.dim(0)
-            ));
+            return Err(invalid_argument!("w matrix rows don't match: {} vs. {}", sizes.input + sizes.cell, w.dim(0)));
         }
         let bias = ctx.input(8)?.shape().dim(0);
         if bias / 4 != sizes.cell {
@@ -170,8 +165,7 @@ impl Kernel for Gradient {
         };
         let (state, per_step, width) = (sizes.state(), sizes.batch * sizes.input, 4 * sizes.cell);
         let split = sizes.input * width;
-        let cell =
-            Cell { sizes, layout: self.layout, weights: w, peephole: self.peephole.then_some([wci, wcf, wco]) };
+        let cell = Cell { sizes, layout: self.layout, weights: w, peephole: self.peephole.then_some([wci, wcf, wco]) };
         let [mut gates, mut state_sum, mut output_sum] =
             [zeros(&[sizes.batch, width])?, zeros(&[state])?, zeros(&[state])?];
         let add = |to: &mut [f32], a: &[f32], b: &[f32]| {
@@ -205,7 +199,12 @@ impl Kernel for Gradient {
             };
             cell.backward(seen, &mut to);
             let gates = gates.as_slice::<f32>()?;
-            let back = |start: usize| Term { left: gates, length: width, right: w, view: View::rows(start, width).transposed() };
+            let back = |start: usize| Term {
+                left: gates,
+                length: width,
+                right: w,
+                view: View::rows(start, width).transposed(),
+            };
             sum_of_products(ctx, &mut x_grad.as_mut_slice()?[of_x.clone()], sizes.input, &[back(0)]);
             sum_of_products(ctx, h_prev_grad.as_mut_slice()?, sizes.cell, &[back(split)]);
             let (of_input, of_output) = w_grad.as_mut_slice::<f32>()?.split_at_mut(split);

@@ -101,7 +101,8 @@ impl Kernel for Gradient {
             let (bar, gates) = (d_c_bar.as_mut_slice::<f32>()?, d_gates.as_mut_slice::<f32>()?);
             for at in 0..sizes.state() {
                 bar[at] = d_h[at] * (1.0 - u[at]) * (1.0 - c[at] * c[at]);
-                gates[(2 * (at / cell) + 1) * cell + at % cell] = d_h[at] * (h_prev[at] - c[at]) * u[at] * (1.0 - u[at]);
+                gates[(2 * (at / cell) + 1) * cell + at % cell] =
+                    d_h[at] * (h_prev[at] - c[at]) * u[at] * (1.0 - u[at]);
             }
         }
         let bar = d_c_bar.as_slice::<f32>()?;

@@ -70,7 +70,8 @@ fn gradients_are_the_slopes() {
     let inputs = sequence_inputs(3);
     let mut with_outputs = inputs.clone();
     with_outputs.extend(sequence(inputs.clone()));
-    let ones = Tensor::from_slice(Shape::from_dims(&[TIME, BATCH, CELL]).unwrap(), &[1f32; TIME * BATCH * CELL]).unwrap();
+    let ones =
+        Tensor::from_slice(Shape::from_dims(&[TIME, BATCH, CELL]).unwrap(), &[1f32; TIME * BATCH * CELL]).unwrap();
     with_outputs.push(Tensor::zeros(DType::Float, ones.shape().clone()).unwrap());
     with_outputs.push(ones);
     let op = OpRun::new("BlockLSTMGrad").attr_type("T", DType::Float).attr_bool("use_peephole", true);
