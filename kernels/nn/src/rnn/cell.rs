@@ -96,11 +96,10 @@ impl Cell<'_> {
         ];
         sum_of_products(ctx, gates, width, &terms);
         let (at_cell, at_forget) = self.layout.order();
-        for at in 0..self.sizes.state() {
+        for (at, &previous) in cs_prev.iter().enumerate() {
             let (row, unit) = (at / cell, at % cell);
             let gate = |which: usize| gates[row * width + which * cell + unit] + forward.bias[which * cell + unit];
             let peep = |which: usize, state: f32| self.peephole.map_or(0.0, |weights| state * weights[which][unit]);
-            let previous = cs_prev[at];
             let i = sigmoid(gate(0) + peep(0, previous));
             let ci = gate(at_cell).tanh();
             let f = sigmoid(gate(at_forget) + forward.forget_bias + peep(1, previous));
