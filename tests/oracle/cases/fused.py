@@ -1,5 +1,7 @@
 """Ops that TensorFlow's optimiser puts in the place of several others."""
 
+import numpy as np
+
 from tests.oracle.table import *  # noqa: F403
 from tests.oracle.values import *  # noqa: F403
 
@@ -57,6 +59,13 @@ bad("_FusedConv2D", T=["float"], inputs=[unit(2, 4, 4, 6), unit(2, 2, 3, 6), [un
 bad("_FusedConv2D", T=["half"], inputs=[x, w, [unit(5)], []], TArgs=["half"], num_args=1, fused_ops=["BiasAdd"], code=INVALID_ARGUMENT, more=True, **plain)
 for extra in ("Tanh", "Sigmoid", "GeluExact", "GeluApproximate"):
     bad("_FusedConv2D", T=["float"], inputs=[x, w, [unit(5)], []], TArgs=["float"], num_args=1, fused_ops=["BiasAdd", extra], code=UNIMPLEMENTED, more=True, **plain)
+
+# Bytes: the convolution and a side input are scaled, the bias is not.
+image, kernel = shape(2, 4, 5, 3, low=-128, high=127), shape(2, 2, 3, 4, low=-20, high=20)
+for activation in ([], ["Relu"]):
+    for scales in ([0.03, 0.5], [0.01, 0.0], [0.2, -1.0]):
+        op("_FusedConv2D", T=["int8"], inputs=[image, kernel, [shape(4), shape(2, 4, 5, 4, low=-128, high=127)], [np.float32(scale) for scale in scales]], TArgs=["float", "int8"], num_args=2, num_host_args=2, fused_ops=["BiasAdd", *activation], **plain)
+bad("_FusedConv2D", T=["int8"], inputs=[image, kernel, [shape(4)], [np.float32(1), np.float32(1)]], TArgs=["float"], num_args=1, num_host_args=2, fused_ops=["BiasAdd"], code=INVALID_ARGUMENT, text=True, **plain)
 
 COMPOSED = "Abs Ceil Cos Elu Exp Expm1 Floor Inv Neg Reciprocal Relu Relu6 Round Selu Sigmoid Sin Square Tanh".split()
 ANGLES = "Acos Asin Atanh Asinh Atan Cosh Rint Sinh Tan".split()

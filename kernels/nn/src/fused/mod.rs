@@ -1,6 +1,7 @@
 //! Ops that an optimiser of graphs puts in the place of several: a convolution or product with what follows it, a batch
 //! normalisation with its activation, a chain of functions of one element. Each runs the kernels of the ops that it stands for.
 
+mod bytes;
 mod chain;
 mod norm;
 mod stage;
@@ -176,6 +177,7 @@ impl Kernel for Fused {
 
 pub(crate) fn register(registry: &mut Registry) {
     use DType::*;
+    bytes::register(registry);
     chain::register(registry);
     norm::register(registry);
     let halves = &[BFloat16, Float, Half];
