@@ -3,6 +3,7 @@
 
 mod bytes;
 mod chain;
+mod curve;
 mod norm;
 mod stage;
 
@@ -179,6 +180,7 @@ pub(crate) fn register(registry: &mut Registry) {
     use DType::*;
     bytes::register(registry);
     chain::register(registry);
+    curve::register(registry);
     norm::register(registry);
     let halves = &[BFloat16, Float, Half];
     registry.op("_FusedMatMul").types("T", halves).kernel(|c| Fused::new(c, MAT_MUL));
@@ -256,6 +258,27 @@ mod tests {
         attrs.push(("activation_mode", Attr::S(b"Relu".to_vec().into())));
         let got = run("_FusedBatchNormEx", &attrs, inputs);
         assert_eq!(got.as_slice::<f32>().unwrap(), relu(plain.as_slice::<f32>().unwrap().to_vec()));
+    }
+
+    #[test]
+    fn rows_are_normalised_and_hard_swishes_need_no_other_family() {
+        let x = Tensor::from_slice(Shape::from_dims(&[2, 2]).unwrap(), &[1f32, 3.0, -4.0, 4.0]).unwrap();
+        let vector = |values: &[f32]| Tensor::vector(values).unwrap();
+        let inputs = vec![x, vector(&[1.0, 2.0]), vector(&[0.5, 0.0])];
+        let epsilon = [("epsilon", Attr::F(0.0))];
+        let rows = run("_MklLayerNorm", &epsilon, inputs);
+        assert_eq!(rows.as_slice::<f32>().unwrap(), [-0.5, 2.0, -0.5, 2.0]);
+        let strides = ints(&[1, 1, 1, 1]);
+        let swish = fused("_FusedConv2D", &["BiasAdd", "_FusedHardSwish"])
+            .attr("strides", strides)
+            .attr_str("padding", "SAME")
+            .attr_int("num_args", 1)
+            .attr_types("TArgs", &[DType::Float]);
+        let image = Tensor::from_slice(Shape::from_dims(&[1, 1, 4, 1]).unwrap(), &[-4f32, -1.0, 1.0, 4.0]).unwrap();
+        let one = Tensor::from_slice(Shape::from_dims(&[1, 1, 1, 1]).unwrap(), &[1f32]).unwrap();
+        let outputs = swish.run(&registry(), vec![image, one, vector(&[0.0])]).unwrap();
+        let got = outputs[0].as_slice::<f32>().unwrap();
+        assert!(got.iter().zip([0.0, -1.0 / 3.0, 2.0 / 3.0, 4.0]).all(|(a, b)| (a - b).abs() < 1e-6), "{got:?}");
     }
 
     #[test]

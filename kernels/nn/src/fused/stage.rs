@@ -1,11 +1,12 @@
 //! What a fused op does to the result of the op that it begins with.
 
+use super::curve::Curve;
 use super::{Values, of_type, shared};
 use crate::simd::{Real, Wide};
 use crate::window::DataFormat;
 use graphmill_graph::Attrs;
 use graphmill_runtime::{Construction, Context, Part, Value};
-use graphmill_tensor::{DType, Element, Result, Tensor, dispatch, internal, invalid_argument, unimplemented_op};
+use graphmill_tensor::{DType, Result, Tensor, dispatch, internal, invalid_argument, unimplemented_op};
 use graphmill_wire::tensorflow::attr_value;
 
 /// Nanoseconds for an element of a simple function.
@@ -21,8 +22,8 @@ pub(super) enum Stage {
     Normalize(Normalize),
     /// An activation that is an op of its own.
     Activation(Part),
-    /// The Gaussian error linear unit, which is none.
-    Gelu(Gelu),
+    /// One that is none.
+    Curve(Curve),
 }
 
 /// The stages that the attribute `fused_ops` names: a bias or a normalisation, then a sum, then an activation, the latter two as
@@ -58,10 +59,8 @@ pub(super) fn of_attrs(c: &Construction<'_>, label: &str, padded: bool) -> Resul
             attrs.set("alpha", attr_value::Value::F(c.attrs().float("leakyrelu_alpha")?));
             stages.push(Stage::Activation(c.part("LeakyRelu", attrs)?));
         }
-        Some("GeluApproximate") => stages.push(Stage::Gelu(Gelu::new(c, dtype, false)?)),
-        Some("GeluExact") => stages.push(Stage::Gelu(Gelu::new(c, dtype, true)?)),
+        Some(name) => stages.push(Stage::Curve(Curve::named(c, name)?.ok_or_else(unknown)?)),
         None => {}
-        Some(_) => return Err(unknown()),
     }
     if names.next().is_some() {
         return Err(unknown());
@@ -84,7 +83,7 @@ impl Stage {
         match self {
             Stage::Bias(_) | Stage::Add(_) => 1,
             Stage::Normalize(_) => 4,
-            Stage::Activation(_) | Stage::Gelu(_) => 0,
+            Stage::Activation(_) | Stage::Curve(_) => 0,
         }
     }
 
@@ -101,7 +100,7 @@ impl Stage {
             }
             Stage::Add(part) | Stage::Activation(part) => part.run_one(ctx, &mut operands(result, arguments)),
             Stage::Normalize(normalize) => normalize.run(ctx, result, &arguments),
-            Stage::Gelu(gelu) => gelu.run(ctx, &result),
+            Stage::Curve(curve) => curve.run(ctx, &result),
         }
     }
 }
@@ -193,45 +192,4 @@ fn factors<T: Real>(scale: &Tensor, variance: &Tensor, epsilon: f32) -> Result<V
     let epsilon = T::Wide::of(f64::from(epsilon));
     let (scale, variance) = (widened::<T>(scale)?, widened::<T>(variance)?);
     Ok(scale.iter().zip(&variance).map(|(&s, &v)| s / num_traits::Float::sqrt(v + epsilon)).collect())
-}
-
-/// `x / 2 * (1 + erf(x / sqrt 2))`, or its approximation `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`.
-pub(super) struct Gelu {
-    exact: bool,
-    inner: Part,
-}
-
-impl Gelu {
-    fn new(c: &Construction<'_>, dtype: DType, exact: bool) -> Result<Gelu> {
-        let wide = if dtype == DType::Double { DType::Double } else { DType::Float };
-        Ok(Gelu { exact, inner: c.part(if exact { "Erf" } else { "Tanh" }, of_type(wide))? })
-    }
-
-    fn run(&self, ctx: &Context<'_>, x: &Tensor) -> Result<Tensor> {
-        dispatch!(x.dtype(), T in floats => self.run_in::<T>(ctx, x))
-            .unwrap_or_else(|| Err(internal!("no activation of {}", x.dtype())))
-    }
-
-    fn run_in<T: Real>(&self, ctx: &Context<'_>, x: &Tensor) -> Result<Tensor> {
-        let source = x.as_slice::<T>()?;
-        let mut argument = Tensor::alloc(<T::Wide as Element>::DTYPE, x.shape().clone())?;
-        let (third, slope) = (T::Wide::of(0.044_715), T::Wide::of((2.0 / std::f64::consts::PI).sqrt()));
-        let root = T::Wide::of(std::f64::consts::FRAC_1_SQRT_2);
-        ctx.parallel_chunks(argument.as_mut_slice::<T::Wide>()?, 1, COST, |range, part| {
-            for (to, x) in part.iter_mut().zip(&source[range]) {
-                let x = x.widen();
-                *to = if self.exact { x * root } else { slope * (x + third * x * x * x) };
-            }
-        });
-        let curve = self.inner.run_one(ctx, &mut [Value::Tensor(argument)])?;
-        let curve = curve.as_slice::<T::Wide>()?;
-        let (half, one) = (T::Wide::of(0.5), T::Wide::of(1.0));
-        let mut result = Tensor::alloc(T::DTYPE, x.shape().clone())?;
-        ctx.parallel_chunks(result.as_mut_slice::<T>()?, 1, COST, |range, part| {
-            for ((to, x), y) in part.iter_mut().zip(&source[range.clone()]).zip(&curve[range]) {
-                *to = T::narrow(half * x.widen() * (one + *y));
-            }
-        });
-        Ok(result)
-    }
 }
