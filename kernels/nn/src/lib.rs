@@ -1,4 +1,5 @@
-//! Kernels for neural networks: convolution, pooling, activations, normalisation, softmax, losses and top-k.
+//! Kernels for neural networks: convolution, pooling, activations, normalisation, softmax, losses and top-k, recurrent cells,
+//! quantised ops, and ops that are several of these in one.
 
 mod activation;
 mod batch_norm;
