@@ -85,6 +85,9 @@ impl Resize {
             let same = input.clone();
             return ctx.set_output(0, same);
         }
+        if shape.num_elements() == 0 {
+            return ctx.set_output(0, ctx.alloc_output(0, shape)?);
+        }
         let (across, down) = (self.places(columns, shape.dim(2)), self.places(rows, shape.dim(1)));
         let x = input.as_slice::<T>()?;
         let line = columns * depth;

@@ -12,14 +12,15 @@ const NAMES: [&str; 8] = ["x", "cs_prev", "h_prev", "w", "wci", "wcf", "wco", "b
 const RANKS: [usize; 8] = [3, 2, 2, 2, 1, 1, 1, 1];
 
 /// How many steps there are to run, of those that `x` holds.
-fn steps(ctx: &Context<'_>, time: usize) -> Result<usize> {
+fn steps(ctx: &Context<'_>, time: usize, sizes: Sizes) -> Result<usize> {
     let length = ctx.input(0)?;
     expect_rank(length, "seq_len_max_tensor", 0, |name, wanted, got| {
         format!("`{name}` must be rank {wanted} but is rank {got}")
     })?;
     let length = length.to_i64_vec()?.first().copied().unwrap_or(0);
     match usize::try_from(length) {
-        Ok(steps) if steps <= time => Ok(steps),
+        // Of empty states there may be more than could ever be counted.
+        Ok(steps) if steps <= time => Ok(if sizes.state() == 0 { 0 } else { steps }),
         _ => Err(invalid_argument!("seq_len_max must be between 0 and the number of time steps {time}, got {length}")),
     }
 }
@@ -62,7 +63,7 @@ impl Kernel for Sequence {
             expect_size(ctx.input(at)?, 0, sizes.cell, &format!("{name}.dim_size(0) != cell_size"))?;
         }
         expect_size(ctx.input(8)?, 0, sizes.cell * 4, "b.dim_size(0) != cell_size * 4")?;
-        let steps = steps(ctx, time)?;
+        let steps = steps(ctx, time, sizes)?;
 
         let given: Vec<Tensor> = (1..9).map(|i| input(ctx, i)).collect::<Result<_>>()?;
         let [x, cs_prev, h_prev, w, wci, wcf, wco, b] = slices(&given)?;
@@ -155,7 +156,7 @@ impl Gradient {
 impl Kernel for Gradient {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
         let (time, sizes) = self.sizes(ctx)?;
-        let steps = steps(ctx, time)?;
+        let steps = steps(ctx, time, sizes)?;
         let given: Vec<Tensor> = (1..18).map(|i| input(ctx, i)).collect::<Result<_>>()?;
         let [x, cs_prev, h_prev, w, wci, wcf, wco, _, i, cs, f, o, ci, co, h, cs_grad, h_grad] = slices(&given)?;
         let mut results: Vec<Tensor> =

@@ -99,3 +99,13 @@ fn lengths_are_checked() {
     assert!(run(4).unwrap_err().message().contains("between 0 and the number of time steps 3, got 4"));
     assert!(run(-1).is_err());
 }
+
+#[test]
+fn empty_states_are_not_counted_through() {
+    let endless = 1i64 << 40;
+    let empty = |dims: &[i64]| Tensor::zeros(DType::Float, Shape::new(dims).unwrap()).unwrap();
+    let mut inputs = vec![Tensor::scalar(endless).unwrap(), empty(&[endless, 0, 1])];
+    inputs.extend([empty(&[0, 1]), empty(&[0, 1]), empty(&[2, 4])]);
+    inputs.extend([empty(&[1]), empty(&[1]), empty(&[1]), empty(&[4])]);
+    assert_eq!(sequence(inputs)[6].num_elements(), 0);
+}
