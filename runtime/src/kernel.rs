@@ -1,6 +1,6 @@
 //! What a kernel is, how one is made, and what it sees when it runs.
 
-use crate::{Device, FunctionHandle, FunctionRuntime, Step, Value, Variable};
+use crate::{Device, FunctionHandle, FunctionRuntime, Registry, Step, Value, Variable};
 use graphmill_graph::{ArgType, Attrs, Node};
 use graphmill_tensor::{DType, Element, Result, Shape, SlotType, Tensor, internal, invalid_argument};
 use graphmill_wire::tensorflow::NameAttrList;
@@ -37,20 +37,22 @@ pub enum AnyKernel {
 
 /// What a kernel's constructor sees: the node, with its attributes checked against the schema, and the device.
 pub struct Construction<'a> {
-    node: &'a Node,
-    device: &'a Arc<Device>,
-    functions: Weak<FunctionRuntime>,
+    pub(crate) node: &'a Node,
+    pub(crate) device: &'a Arc<Device>,
+    pub(crate) functions: Weak<FunctionRuntime>,
+    /// Where the kernel is made from, once that has begun.
+    pub(crate) registry: Option<&'a Registry>,
 }
 
 impl<'a> Construction<'a> {
     /// For a node on a device.
     pub fn new(node: &'a Node, device: &'a Arc<Device>) -> Construction<'a> {
-        Construction { node, device, functions: Weak::new() }
+        Construction { node, device, functions: Weak::new(), registry: None }
     }
 
     /// For a node that may call functions.
     pub fn with_functions(node: &'a Node, runtime: &'a Arc<FunctionRuntime>) -> Construction<'a> {
-        Construction { node, device: runtime.device(), functions: Arc::downgrade(runtime) }
+        Construction { node, device: runtime.device(), functions: Arc::downgrade(runtime), registry: None }
     }
 
     /// The node.

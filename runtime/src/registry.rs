@@ -84,7 +84,7 @@ impl Registry {
         let device_type = construction.device().device_type();
         let found = kernels.iter().find(|k| k.device_type == device_type && k.matches(node));
         match found.and_then(|k| k.build.as_ref()) {
-            Some(build) => build(construction),
+            Some(build) => build(&construction.within(self)),
             None => Err(no_kernel(node, kernels, device_type)),
         }
     }

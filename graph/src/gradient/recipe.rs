@@ -21,6 +21,22 @@ const BINARY: [&str; 7] = [
     "dy = Reshape(sum_gy, sy)",
 ];
 
+/// The same for a product of batches of matrices.
+const BATCHED: [&str; 12] = [
+    "sx = Shape(x)",
+    "sy = Shape(y)",
+    "start = [0] : int32",
+    "end = [-2] : int32",
+    "step = [1] : int32",
+    "batch_sx = StridedSlice(sx, start, end, step) T=int32 Index=int32",
+    "batch_sy = StridedSlice(sy, start, end, step) T=int32 Index=int32",
+    "rx, ry = BroadcastGradientArgs(batch_sx, batch_sy) T=int32",
+    "sum_gx = Sum(gx, rx)",
+    "dx = Reshape(sum_gx, sx)",
+    "sum_gy = Sum(gy, ry)",
+    "dy = Reshape(sum_gy, sy)",
+];
+
 /// How the gradient of an op is computed.
 #[derive(Debug)]
 enum Recipe {
@@ -115,6 +131,8 @@ fn read(text: &str) -> Option<HashMap<String, Recipe>> {
         } else if let Some(ops) = head.strip_prefix("binary ") {
             let around = BINARY[..2].iter().chain(&body).chain(&BINARY[2..]);
             (names(ops), "x, y, dz", "dx, dy", around.copied().collect())
+        } else if let Some(ops) = head.strip_prefix("batched ") {
+            (names(ops), "x, y, dz", "dx, dy", body.iter().chain(&BATCHED).copied().collect())
         } else {
             let (op, args, rest) = bracketed(head)?;
             (names(op), args, bracketed(rest)?.1, body)
@@ -132,7 +150,7 @@ fn key(op: &str, attrs: &BTreeMap<String, AttrValue>) -> String {
     let flag = |name: &str| matches!(attrs.get(name).and_then(|a| a.value.as_ref()), Some(Value::B(true)));
     let transposed = match op {
         "MatMul" => Some((flag("transpose_a"), flag("transpose_b"))),
-        "BatchMatMul" => Some((flag("adj_x"), flag("adj_y"))),
+        "BatchMatMul" | "BatchMatMulV2" => Some((flag("adj_x"), flag("adj_y"))),
         _ => None,
     };
     if let Some((a, b)) = transposed {

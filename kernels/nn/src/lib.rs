@@ -1,4 +1,5 @@
-//! Kernels for neural networks: convolution, pooling, activations, normalisation, softmax, losses and top-k.
+//! Kernels for neural networks: convolution, pooling, activations, normalisation, softmax, losses and top-k, recurrent cells,
+//! quantised ops, and ops that are several of these in one.
 
 mod activation;
 mod batch_norm;
@@ -7,11 +8,13 @@ mod conv;
 mod convert;
 mod ctc;
 mod dilation;
+mod fused;
 mod global_norm;
 mod layout;
 mod lrn;
 mod pool;
 mod quantize;
+mod rnn;
 mod simd;
 mod softmax;
 mod top_k;
@@ -28,11 +31,13 @@ pub fn register(registry: &mut Registry) {
     conv::register(registry);
     ctc::register(registry);
     dilation::register(registry);
+    fused::register(registry);
     global_norm::register(registry);
     layout::register(registry);
     lrn::register(registry);
     pool::register(registry);
     quantize::register(registry);
+    rnn::register(registry);
     softmax::register(registry);
     top_k::register(registry);
 }

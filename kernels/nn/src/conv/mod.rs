@@ -16,7 +16,7 @@ use crate::window::DataFormat;
 use attrs::{ConvAttrs, ConvShape, sizes_shape};
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Result, Shape, Tensor, bf16, dispatch, internal};
-use product::Scalar;
+pub(crate) use product::{Scalar, View};
 
 /// Runs one of the three computations in the element type that it is done in.
 trait Compute: Scalar {

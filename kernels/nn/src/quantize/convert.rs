@@ -11,7 +11,7 @@ use graphmill_tensor::{
 const COST: f64 = 2.0;
 
 /// A quantised type.
-trait Quantized: Element {
+pub(super) trait Quantized: Element {
     const LOWEST: f64;
     const HIGHEST: f64;
     /// The number of values.
@@ -19,6 +19,9 @@ trait Quantized: Element {
     /// The nearest value towards zero; those out of range become the last one.
     fn from_f32(value: f32) -> Self;
     fn to_f32(self) -> f32;
+    /// The level of this number, which is one of the type's.
+    fn from_level(level: i64) -> Self;
+    fn level(self) -> i64;
 }
 
 macro_rules! quantized {
@@ -34,6 +37,14 @@ macro_rules! quantized {
 
             fn to_f32(self) -> f32 {
                 self.0 as f32
+            }
+
+            fn from_level(level: i64) -> $t {
+                $t(level as $int)
+            }
+
+            fn level(self) -> i64 {
+                i64::from(self.0)
             }
         }
     )*};

@@ -1,14 +1,34 @@
 //! Quantised numbers: to them, from them, there and back, and the simulation of all that with its gradients.
 
+mod arithmetic;
+mod channels;
 mod convert;
 mod fake;
+mod instance_norm;
+mod layout;
+mod norm;
+mod product;
+mod range;
+mod requantize;
+mod resize;
 mod round_trip;
+
+#[cfg(test)]
+mod tests;
 
 use graphmill_runtime::Registry;
 use graphmill_tensor::{Result, Shape, Tensor, invalid_argument};
 
 pub(crate) fn register(registry: &mut Registry) {
+    arithmetic::register(registry);
+    channels::register(registry);
     convert::register(registry);
+    instance_norm::register(registry);
+    layout::register(registry);
+    norm::register(registry);
+    product::register(registry);
+    requantize::register(registry);
+    resize::register(registry);
     fake::register(registry);
     round_trip::register(registry);
 }
