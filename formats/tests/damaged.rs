@@ -26,6 +26,12 @@ fn files() -> Arc<dyn FileSystem> {
     Arc::new(LocalFileSystem::new())
 }
 
+/// Makes a file anew: one that is cut to nothing and written again is flushed to the disk by some file systems.
+fn put(path: &Path, contents: &[u8]) {
+    let _ = fs::remove_file(path);
+    fs::write(path, contents).unwrap();
+}
+
 /// A table's blocks: all but the footer, each with the kind of its compression and a checksum behind it.
 fn blocks(table: &[u8]) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
@@ -117,7 +123,7 @@ fn indices_of_checkpoints() {
     all(&valid).unwrap();
     let write = || {
         let file = damage_table(&mut damage, &valid, &blocks);
-        fs::write(&index, &file).unwrap();
+        put(&index, &file);
         file
     };
     check(ROUNDS, write, |_| BUFFERS, all);
@@ -137,14 +143,19 @@ fn data_of_checkpoints() {
     let mut damage = Damage::new(2);
     let write = || {
         let file = damage.of(&valid);
-        fs::write(&data, &file).unwrap();
+        put(&data, &file);
         file
     };
-    check(ROUNDS, write, |_| BUFFERS, |_| {
-        let mut reader = BundleReader::open(files(), &prefix)?;
-        let found: Vec<_> = tensors().into_iter().map(|(name, _)| reader.tensor(name.as_bytes())).collect();
-        found.into_iter().collect::<Result<Vec<_>>>()
-    });
+    check(
+        ROUNDS,
+        write,
+        |_| BUFFERS,
+        |_| {
+            let mut reader = BundleReader::open(files(), &prefix)?;
+            let found: Vec<_> = tensors().into_iter().map(|(name, _)| reader.tensor(name.as_bytes())).collect();
+            found.into_iter().collect::<Result<Vec<_>>>()
+        },
+    );
 }
 
 /// A table of one data block, compressed by snappy if that is wanted, with an index block and a footer.
@@ -164,11 +175,7 @@ fn one_block(block: &[u8], compressed: bool) -> Vec<u8> {
         prost::encoding::encode_varint(size, &mut bytes);
         bytes
     };
-    let data = if compressed {
-        add(&snap::raw::Encoder::new().compress_vec(block).unwrap(), 1)
-    } else {
-        add(block, 0)
-    };
+    let data = if compressed { add(&snap::raw::Encoder::new().compress_vec(block).unwrap(), 1) } else { add(block, 0) };
     let data = handle(data);
     let mut index = vec![0, 1, data.len() as u8, b'~'];
     index.extend(&data);
@@ -194,14 +201,14 @@ fn compressed_blocks_of_tables() {
     block.extend([0u32.to_le_bytes(), 1u32.to_le_bytes()].concat());
     for compressed in [true, false] {
         let valid = one_block(&block, compressed);
-        fs::write(&path, &valid).unwrap();
+        put(&path, &valid);
         assert_eq!(read_table(&path).unwrap(), 8);
         let blocks = blocks(&valid);
         assert_eq!(blocks.len(), 2);
         let mut damage = Damage::new(3);
         let write = || {
             let file = damage_table(&mut damage, &valid, &blocks);
-            fs::write(&path, &file).unwrap();
+            put(&path, &file);
             file
         };
         check(ROUNDS, write, |_| BUFFERS, |_| read_table(&path));
@@ -228,17 +235,22 @@ fn checkpoints_of_the_first_version() {
     let mut damage = Damage::new(4);
     let write = || {
         let file = damage_table(&mut damage, &valid, &blocks);
-        fs::write(&path, &file).unwrap();
+        put(&path, &file);
         file
     };
-    check(ROUNDS, write, |_| BUFFERS, |_| {
-        let reader = SliceReader::open(&LocalFileSystem::new(), &path)?;
-        for (name, tensor) in tensors() {
-            reader.dtype_and_shape(name.as_bytes());
-            reader.slice(name.as_bytes(), &TensorSlice::whole(tensor.shape().rank()))?;
-        }
-        reader.slice(b"parts", &TensorSlice::parse("1,2:-").unwrap())
-    });
+    check(
+        ROUNDS,
+        write,
+        |_| BUFFERS,
+        |_| {
+            let reader = SliceReader::open(&LocalFileSystem::new(), &path)?;
+            for (name, tensor) in tensors() {
+                reader.dtype_and_shape(name.as_bytes());
+                reader.slice(name.as_bytes(), &TensorSlice::whole(tensor.shape().rank()))?;
+            }
+            reader.slice(b"parts", &TensorSlice::parse("1,2:-").unwrap())
+        },
+    );
 }
 
 /// Reads all records, and skips every other one in a second pass.
@@ -272,7 +284,7 @@ fn records() {
         let mut damage = Damage::new(5 + seed as u64);
         let write = || {
             let file = damage.of(&valid);
-            fs::write(&path, &file).unwrap();
+            put(&path, &file);
             file
         };
         check(ROUNDS / 2, write, |_| BUFFERS, |_| read_records(&path, compression));
@@ -286,7 +298,7 @@ fn lengths_of_records_that_fit_their_checksum() {
     for length in [1u64 << 20, 1 << 32, 1 << 50, u64::MAX / 4, u64::MAX - 3, u64::MAX] {
         let header = length.to_le_bytes();
         let file = [&header[..], &masked_crc32c(&header).to_le_bytes(), b"short"].concat();
-        fs::write(&path, &file).unwrap();
+        put(&path, &file);
         check(1, || file.clone(), |_| BUFFERS, |_| read_records(&path, Compression::None));
     }
 }
@@ -306,7 +318,7 @@ fn events() {
     let mut damage = Damage::new(8);
     let write = || {
         let file = damage.of(&valid);
-        fs::write(&path, &file).unwrap();
+        put(&path, &file);
         file
     };
     check(ROUNDS / 2, write, |_| BUFFERS, |_| read_records(&path, Compression::None));
@@ -323,14 +335,19 @@ fn compressed_streams() {
         writer.write(&text).unwrap();
         writer.close().unwrap();
         let valid = fs::read(&path).unwrap();
-        check(ROUNDS / 2, || damage.of(&valid), |_| BUFFERS, |file| {
-            let stream = || decompress_reader(compression, Cursor::new(file.clone()), 1 << 12);
-            let mut lines = LineReader::new(stream());
-            while lines.next()?.is_some() {}
-            let mut pieces = FixedLengthReader::new(stream(), FixedLength::new(3, 100, 5, 70)?)?;
-            while pieces.next()?.is_some() {}
-            Ok::<_, graphmill_tensor::Status>(())
-        });
+        check(
+            ROUNDS / 2,
+            || damage.of(&valid),
+            |_| BUFFERS,
+            |file| {
+                let stream = || decompress_reader(compression, Cursor::new(file.clone()), 1 << 12);
+                let mut lines = LineReader::new(stream());
+                while lines.next()?.is_some() {}
+                let mut pieces = FixedLengthReader::new(stream(), FixedLength::new(3, 100, 5, 70)?)?;
+                while pieces.next()?.is_some() {}
+                Ok::<_, graphmill_tensor::Status>(())
+            },
+        );
     }
 }
 
@@ -366,7 +383,10 @@ fn layout() -> Layout {
     };
     Layout {
         dense: vec![dense("floats", DType::Float, false, 2), dense("numbers", DType::Int64, false, 3)],
-        sparse: vec![Sparse { key: key("words"), dtype: DType::String }, Sparse { key: key("numbers"), dtype: DType::Int64 }],
+        sparse: vec![
+            Sparse { key: key("words"), dtype: DType::String },
+            Sparse { key: key("numbers"), dtype: DType::Int64 },
+        ],
         ragged: vec![Ragged { key: key("floats"), dtype: DType::Float, splits: DType::Int32 }],
     }
 }
@@ -377,11 +397,16 @@ fn examples() {
     let valid = Example { features: Some(Features { feature: map }) }.encode_to_vec();
     parse_single(&layout(), &Bytes::from(valid.clone())).unwrap();
     let mut damage = Damage::new(11);
-    check(2 * ROUNDS, || damage.of(&valid), |file| 64 * file.len() + (1 << 16), |file| {
-        let example = Bytes::from(file.clone());
-        parse_batch(&layout(), &[example.clone(), Bytes::from(valid.clone())], &[])?;
-        parse_single(&layout(), &example)
-    });
+    check(
+        2 * ROUNDS,
+        || damage.of(&valid),
+        |file| 64 * file.len() + (1 << 16),
+        |file| {
+            let example = Bytes::from(file.clone());
+            parse_batch(&layout(), &[example.clone(), Bytes::from(valid.clone())], &[])?;
+            parse_single(&layout(), &example)
+        },
+    );
 }
 
 #[test]
@@ -405,9 +430,14 @@ fn examples_of_sequences() {
         ragged: vec![Ragged { key: Bytes::from("floats"), dtype: DType::Float, splits: DType::Int64 }],
     };
     let mut damage = Damage::new(12);
-    check(2 * ROUNDS, || damage.of(&valid), |file| 64 * file.len() + (1 << 16), |file| {
-        let example = Bytes::from(file.clone());
-        parse_sequences(&layout, &[example.clone(), Bytes::from(valid.clone())], &[], true)?;
-        parse_sequences(&layout, &[example], &[], false)
-    });
+    check(
+        2 * ROUNDS,
+        || damage.of(&valid),
+        |file| 64 * file.len() + (1 << 16),
+        |file| {
+            let example = Bytes::from(file.clone());
+            parse_sequences(&layout, &[example.clone(), Bytes::from(valid.clone())], &[], true)?;
+            parse_sequences(&layout, &[example], &[], false)
+        },
+    );
 }
