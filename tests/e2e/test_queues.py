@@ -85,3 +85,29 @@ def test_a_waiting_dequeue_ends_when_the_queue_closes(server, kind):
         session.run(close)
         waiting.join(20)
         assert outcome == [tf.errors.OutOfRangeError]
+
+
+def test_a_session_closes_while_one_of_its_steps_waits(server):
+    queue = v1.FIFOQueue(2, [tf.float32], shapes=[[]], shared_name="waited_for_at_the_end")
+    dequeue, enqueue = queue.dequeue(), queue.enqueue(5.0)
+    outcome = []
+    session = v1.Session(server.target)
+
+    def wait():
+        try:
+            outcome.append(session.run(dequeue))
+        except tf.errors.OpError as error:
+            outcome.append(type(error))
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    waiting.join(0.3)
+    assert waiting.is_alive()
+    closing = threading.Thread(target=session.close)
+    closing.start()
+    closing.join(20)
+    waiting.join(20)
+    assert not closing.is_alive() and outcome == [tf.errors.CancelledError]
+    with v1.Session(server.target) as other:
+        other.run(enqueue)
+        assert other.run(dequeue) == 5.0
