@@ -247,9 +247,10 @@ ENDLESS = {
 @pytest.mark.parametrize("name", ENDLESS)
 def test_functions_without_an_end_are_refused(master, server, name):
     started = time.monotonic()
-    with pytest.raises(MasterError):
+    with pytest.raises(MasterError) as caught:
         handle = master.create_session(ENDLESS[name])
         master.run_step(handle, fetches=["root:0"])
+    assert caught.value.code == (codes.NOT_FOUND if name == "missing" else codes.INVALID_ARGUMENT)
     assert time.monotonic() - started < 20
 
 

@@ -144,12 +144,12 @@ def test_a_device_of_a_type_that_is_not_there_needs_soft_placement(server):
 def test_idle_sessions_end_when_asked():
     x = v1.placeholder(tf.float32, [])
     y = x + 1.0
-    with Server(default_binary(), options=["--session-timeout", "0.4"]) as server:
+    with Server(default_binary(), options=["--session-timeout", "1.5"]) as server:
         session = v1.Session(server.target)
         for _ in range(8):
             assert session.run(y, {x: 1.0}) == 2.0
-            time.sleep(0.1)
-        time.sleep(1.5)
+            time.sleep(0.25)
+        time.sleep(3)
         with pytest.raises(tf.errors.AbortedError, match="is not found"):
             session.run(y, {x: 1.0})
         with pytest.raises(tf.errors.AbortedError):

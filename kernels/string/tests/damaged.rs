@@ -6,14 +6,17 @@
 mod damage;
 
 use damage::{Damage, check};
+use graphmill_formats::{FileSystem, LocalFileSystem};
 use graphmill_runtime::Registry;
 use graphmill_runtime::testing::OpRun;
 use graphmill_tensor::{Bytes, Shape, Tensor};
+use std::sync::Arc;
 
 #[test]
 fn base64() {
     let mut registry = Registry::new();
-    graphmill_kernels_string::register(&mut registry);
+    let files: Arc<dyn FileSystem> = Arc::new(LocalFileSystem::new());
+    graphmill_kernels_string::register(&mut registry, &files);
     let op = OpRun::new("DecodeBase64");
     for valid in ["TWFueSBoYW5kcyBtYWtlIGxpZ2h0IHdvcmsu", "-_8=", "YQ=="] {
         let mut damage = Damage::new(valid.len() as u64);
