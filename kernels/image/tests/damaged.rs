@@ -37,7 +37,7 @@ fn encoded(registry: &Registry, op: OpRun) -> Vec<u8> {
 }
 
 /// Decodes damaged files by each of some ops. `pixels` is how many a file says that it has.
-fn decode(ops: &[OpRun], valid: &[u8], mend: impl Fn(&mut Vec<u8>), pixels: impl Fn(&[u8]) -> usize) {
+fn decode(ops: &[OpRun], valid: &[u8], mend: impl Fn(&mut [u8]), pixels: impl Fn(&[u8]) -> usize) {
     let registry = registry();
     for (seed, op) in ops.iter().enumerate() {
         run(&registry, op, valid).unwrap();
@@ -66,7 +66,7 @@ fn crc32(bytes: &[u8]) -> u32 {
 }
 
 /// Makes the checksums of all chunks fit.
-fn mend_png(file: &mut Vec<u8>) {
+fn mend_png(file: &mut [u8]) {
     let mut at = 8;
     while let Some(length) = file.get(at..at + 4).and_then(|bytes| bytes.first_chunk().copied()) {
         let end = (at + 8).saturating_add(u32::from_be_bytes(length) as usize);
