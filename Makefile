@@ -32,9 +32,10 @@ build:
 
 venv: $(VENV)/installed
 
-$(VENV)/installed: requirements.txt
+$(VENV)/installed: requirements.txt requirements-alone.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-alone.txt
 	touch $@
 
 clean:

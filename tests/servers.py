@@ -43,14 +43,20 @@ class Server:
 
     def __init__(self, binary, job="worker", task=0, cluster=None, port=None, env=None, options=()):
         self.binary = binary
-        self.port = port or free_port()
         self.job, self.task = job, task
-        self.cluster = cluster or {job: [f"127.0.0.1:{self.port}"]}
         self.env = dict(env or {})
         self.options = list(options)
         self.process = None
         self.log = None
-        self.start()
+        for attempts_left in reversed(range(1 if port or cluster else 3)):
+            self.port = port or free_port()
+            self.cluster = cluster or {job: [f"127.0.0.1:{self.port}"]}
+            try:
+                return self.start()
+            except RuntimeError:
+                # Another process may have taken the port since it was found free.
+                if not attempts_left or "in use" not in self.log_tail():
+                    raise
 
     def start(self):
         """Starts the task (again) on its port and waits for its ready line."""

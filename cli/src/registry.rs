@@ -24,7 +24,7 @@ fn registry_with(files: Arc<dyn FileSystem>) -> Registry {
     graphmill_kernels_control::register(&mut registry);
     graphmill_kernels_data::register(&mut registry, &files);
     graphmill_kernels_data_flow::register(&mut registry);
-    graphmill_kernels_lookup::register(&mut registry);
+    graphmill_kernels_lookup::register(&mut registry, &files);
     graphmill_kernels_linalg::register(&mut registry);
     graphmill_kernels_image::register(&mut registry);
     graphmill_kernels_io::register(&mut registry, &files);
@@ -35,6 +35,6 @@ fn registry_with(files: Arc<dyn FileSystem>) -> Registry {
     graphmill_kernels_sparse::register(&mut registry);
     graphmill_kernels_signal::register(&mut registry);
     graphmill_kernels_state::register(&mut registry);
-    graphmill_kernels_string::register(&mut registry);
+    graphmill_kernels_string::register(&mut registry, &files);
     registry
 }

@@ -5,7 +5,7 @@ use crate::ordered_code::slice_key;
 use crate::versions::check_versions;
 use crate::{FileSystem, Table, TableBuilder, TensorSlice};
 use graphmill_tensor::{
-    DType, QInt8, QInt16, QInt32, QUInt8, QUInt16, Result, Shape, Tensor, data_loss, decode_shape, dispatch,
+    Code, DType, QInt8, QInt16, QInt32, QUInt8, QUInt16, Result, Shape, Tensor, data_loss, decode_shape, dispatch,
     encode_shape, f16, internal, invalid_argument, not_found, unimplemented_op,
 };
 use graphmill_wire::tensorflow::{
@@ -39,12 +39,13 @@ impl SliceReader {
     /// Opens the files that match a pattern.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there are none, `DATA_LOSS` if one is no table, `INTERNAL` if it has no list.
+    /// `NOT_FOUND` if there are none, `PERMISSION_DENIED` if they must not be seen, `DATA_LOSS` if one is no table, `INTERNAL` if it has no list.
     pub fn open(files: &dyn FileSystem, pattern: &Path) -> Result<SliceReader> {
         let failed = "Unsuccessful TensorSliceReader constructor: Failed to";
-        let names = files
-            .matching(pattern)
-            .map_err(|error| invalid_argument!("{failed} get matching files on {}: {error}", pattern.display()))?;
+        let names = files.matching(pattern).map_err(|error| match error.code() {
+            Code::PermissionDenied => error,
+            _ => invalid_argument!("{failed} get matching files on {}: {error}", pattern.display()),
+        })?;
         if names.is_empty() {
             return Err(not_found!("{failed} find any matching files for {}", pattern.display()));
         }
@@ -317,7 +318,7 @@ impl SliceWriter {
 mod tests {
     use super::*;
     use crate::LocalFileSystem;
-    use graphmill_tensor::{Bytes, Code};
+    use graphmill_tensor::Bytes;
 
     #[test]
     fn blocks_and_types_come_back() {

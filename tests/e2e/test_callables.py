@@ -6,7 +6,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
 v1 = tf.compat.v1
-CYCLES = 1500
+CYCLES = 10_000
 
 
 def options(feeds, fetches):
@@ -46,10 +46,10 @@ def test_making_and_releasing_leaves_nothing_behind(server):
                 np.testing.assert_array_equal(call(value)[0], expected)
                 del call
 
-        cycles(CYCLES // 3)
+        cycles(CYCLES // 10)
         before = resident_kilobytes(server.process.pid)
         cycles(CYCLES)
-        # A program of 200 nodes that stayed behind each time would be hundreds of megabytes.
+        # A program of 200 nodes that stayed behind each time would be gigabytes.
         assert resident_kilobytes(server.process.pid) - before < 20_000
 
 

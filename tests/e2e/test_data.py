@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.e2e.programs import lost_by_reference
+
 v1 = tf.compat.v1
 Dataset = tf.data.Dataset
 
@@ -22,6 +24,8 @@ def elements(target, build):
             try:
                 found.append(session.run(element))
             except tf.errors.OpError as error:
+                if lost_by_reference(error):
+                    raise
                 found.append(error.error_code)
                 if error.error_code == tf.errors.OUT_OF_RANGE or len(found) > 20:
                     break

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.core.framework import tensor_pb2
+from tensorflow.core.framework import attr_value_pb2, tensor_pb2
 from tensorflow.core.protobuf import error_codes_pb2 as codes
 
 from tests.master import MESSAGES, MasterError
@@ -123,6 +123,39 @@ def test_mutated_tensors_never_crash_the_server(master, server):
                 assert error.code != codes.UNAVAILABLE, f"{raw.hex()}: {error}"
 
 
+def test_mutated_constants_never_crash_the_server(master, server):
+    originals = [
+        dtypes.to_proto(np.arange(12, dtype=np.float32).reshape(3, 4), "float"),
+        dtypes.to_proto(np.array([b"one", b"", b"three\0"], object), "string"),
+        tensor_pb2.TensorProto(dtype=dtypes.enum("int64"), int64_val=[1, 2, 3]),
+    ]
+    rng = np.random.default_rng(1)
+    refused = 0
+    for original in originals:
+        valid = original.SerializeToString()
+        b = Builder()
+        node = b.graph.node.add(name="mutated", op="Const")
+        node.attr["dtype"].type = original.dtype
+        node.attr["value"].tensor.CopyFrom(original)
+        graph = b.graph.SerializeToString()
+        at = graph.index(valid)
+        for _ in range(400):
+            raw = bytearray(graph)
+            for _ in range(rng.integers(1, 4)):
+                raw[at + rng.integers(len(valid))] = rng.integers(256)
+            message = b"\x0a" + length(raw) + raw  # CreateSessionRequest.graph_def
+            try:
+                handle = master.call("CreateSession", bytes(message)).session_handle
+                try:
+                    master.run_step(handle, fetches=["mutated:0"])
+                finally:
+                    master.close_session(handle)
+            except MasterError as error:
+                refused += 1
+                assert error.code not in (codes.UNAVAILABLE, codes.DEADLINE_EXCEEDED), f"{raw.hex()}: {error}"
+    assert refused > 100
+
+
 def two_nodes(second_input, second_type="float", first_name="a", second_name="b"):
     b = Builder()
     b.add("Const", name=first_name, dtype="float", value=dtypes.to_proto(np.float32(1), "float"))
@@ -214,9 +247,10 @@ ENDLESS = {
 @pytest.mark.parametrize("name", ENDLESS)
 def test_functions_without_an_end_are_refused(master, server, name):
     started = time.monotonic()
-    with pytest.raises(MasterError):
+    with pytest.raises(MasterError) as caught:
         handle = master.create_session(ENDLESS[name])
         master.run_step(handle, fetches=["root:0"])
+    assert caught.value.code == (codes.NOT_FOUND if name == "missing" else codes.INVALID_ARGUMENT)
     assert time.monotonic() - started < 20
 
 
@@ -239,3 +273,63 @@ def test_a_gradient_that_points_to_itself(master, server):
         master.run_step(handle, fetches=["root:0"])
     except MasterError as error:
         assert error.code != codes.UNAVAILABLE
+
+
+def recursion(depth):
+    """sum_up(n) = n > 0 ? n + sum_up(n - 1) : 0, of `depth`."""
+    b = Builder()
+    int32 = dtypes.enum("int32")
+
+    def body(name, result):
+        made = b.graph.library.function.add()
+        made.signature.name = name
+        made.signature.input_arg.add(name="n", type=int32)
+        made.signature.output_arg.add(name="sum", type=int32)
+        made.ret["sum"] = result
+
+        def node(op, *inputs, **attrs):
+            added = made.node_def.add(name=op.lower(), op=op, input=inputs)
+            for key, value in attrs.items():
+                added.attr[key].CopyFrom(value)
+
+        return node
+
+    def attr(**fields):
+        return attr_value_pb2.AttrValue(**fields)
+
+    def constant(node, value):
+        node("Const", dtype=attr(type=int32), value=attr(tensor=dtypes.to_proto(np.int32(value), "int32")))
+
+    types = attr(list=attr_value_pb2.AttrValue.ListValue(type=[int32]))
+    node = body("sum_up", "if:output:0")
+    constant(node, 0)
+    node("Greater", "n", "const:output:0", T=attr(type=int32))
+    node("If", "greater:z:0", "n", Tcond=attr(type=dtypes.enum("bool")), Tin=types, Tout=types,
+         then_branch=attr(func=attr_value_pb2.NameAttrList(name="sum_up_more")),
+         else_branch=attr(func=attr_value_pb2.NameAttrList(name="sum_up_end")))
+    node = body("sum_up_more", "addv2:z:0")
+    constant(node, 1)
+    node("Sub", "n", "const:output:0", T=attr(type=int32))
+    node("sum_up", "sub:z:0")
+    node("AddV2", "n", "sum_up:sum:0", T=attr(type=int32))
+    node = body("sum_up_end", "zeroslike:y:0")
+    node("ZerosLike", "n", T=attr(type=int32))
+    b.const(np.int32(depth), "int32")
+    b.graph.node.add(name="root", op="sum_up", input=["Const"])
+    return b.graph
+
+
+REFUSALS = (codes.INVALID_ARGUMENT, codes.FAILED_PRECONDITION, codes.RESOURCE_EXHAUSTED, codes.UNIMPLEMENTED)
+
+
+@pytest.mark.ours_only
+@pytest.mark.parametrize("depth", [6, 1_000_000])
+def test_functions_that_call_themselves_under_a_condition(master, server, depth):
+    """A sum by recursion is computed, or refused with a reason; a depth without an end overflows no stack."""
+    try:
+        handle = master.create_session(recursion(depth))
+        values = master.run_step(handle, fetches=["root:0"])
+    except MasterError as error:
+        assert error.code in REFUSALS and error.text
+    else:
+        assert depth == 6 and dtypes.from_proto(values["root:0"])[1] == 21

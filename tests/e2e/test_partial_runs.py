@@ -126,3 +126,25 @@ def test_an_operation_runs_with_the_first_part(server):
         run = session.partial_run_setup([loss, train], [x])
         assert session.partial_run(run, loss, {x: 2.0}) == 2.0
         assert session.run(variable) == 0.75
+
+
+def test_a_run_left_unfinished_ends_no_other(server):
+    a, b, c, total, scaled = sums()
+    for _ in range(3):
+        with v1.Session(server.target) as session:
+            left = session.partial_run_setup([total, scaled], [a, b, c])
+            session.partial_run(left, total, {a: 1, b: 2})
+            other = session.partial_run_setup([total, scaled], [a, b, c])
+            assert session.run(total, {a: 3, b: 4}) == 7
+            assert session.partial_run(other, [total, scaled], {a: 5, b: 6, c: 2}) == [11, 22]
+            assert session.partial_run(left, scaled, {c: 3}) == 9
+            session.partial_run_setup([total], [a, b])
+
+
+def test_feeding_what_was_not_declared_is_refused_by_name(server):
+    a, b, c, total, _ = sums()
+    with v1.Session(server.target) as session:
+        run = session.partial_run_setup([total], [a, b])
+        with pytest.raises(tf.errors.InvalidArgumentError, match="c"):
+            session.partial_run(run, total, {a: 1, c: 2})
+        assert session.partial_run(run, total, {a: 1, b: 2}) == 3

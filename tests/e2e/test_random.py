@@ -73,3 +73,25 @@ def test_graph_seed_through_the_client(server, reference):
 
     for a, b in zip(run(server.target), run(reference.target), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_a_training_with_seeds_repeats_bit_by_bit(server):
+    def train(container):
+        with tf.Graph().as_default() as graph, graph.container(container):
+            v1.set_random_seed(7)
+            x = tf.random.normal([16, 8])
+            weights = v1.get_variable("weights", [8, 4], initializer=v1.glorot_uniform_initializer(), use_resource=True)
+            hidden = v1.nn.dropout(tf.nn.relu(tf.matmul(x, weights)), rate=0.3)
+            loss = tf.reduce_mean(tf.square(hidden - tf.random.uniform([16, 4])))
+            step = v1.train.AdamOptimizer(0.05).minimize(loss)
+            init = v1.global_variables_initializer()
+            read = weights.read_value()
+        with v1.Session(server.target, graph=graph) as session:
+            session.run(init)
+            losses = [session.run([loss, step])[0] for _ in range(20)]
+            return losses, session.run(read)
+
+    first, second = train("seeds.first"), train("seeds.second")
+    np.testing.assert_array_equal(first[0], second[0])
+    np.testing.assert_array_equal(first[1], second[1])
+    assert len(set(first[0])) > 10

@@ -137,3 +137,28 @@ def test_nan_passes_an_activation_of_any_length(server, op, dtype):
         for length in range(41):
             got = session.run(out, {fed: np.full([length], NAN)})
             assert np.isnan(got.astype(np.float64)).all()
+
+
+@pytest.mark.parametrize("name", [name for name in STRINGS if name != "none"])
+def test_strings_survive_queues_and_checkpoints(server, tmp_path, name):
+    value = STRINGS[name]
+    fed = v1.placeholder(tf.string, value.shape)
+    queue = v1.FIFOQueue(2, [tf.string], shapes=[value.shape])
+    prefix = str(tmp_path / "strings")
+    save = tf.raw_ops.SaveV2(prefix=prefix, tensor_names=["kept"], shape_and_slices=[""], tensors=[fed])
+    restored = tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=["kept"], shape_and_slices=[""], dtypes=[tf.string])[0]
+    with v1.Session(server.target) as session:
+        session.run([queue.enqueue(fed), save], {fed: value})
+        for got in session.run([queue.dequeue(), restored]):
+            got = np.asarray(got, dtype=object)
+            assert got.shape == value.shape and got.ravel().tolist() == value.ravel().tolist()
+    kept = tf.train.load_checkpoint(prefix).get_tensor("kept")
+    assert np.asarray(kept, dtype=object).ravel().tolist() == value.ravel().tolist()
+
+
+def test_bytes_that_are_no_text_are_escaped_in_errors(server):
+    fed = v1.placeholder(tf.string, [])
+    with v1.Session(server.target) as session, pytest.raises(tf.errors.OpError) as caught:
+        session.run(tf.strings.to_number(fed), {fed: b"\xff\xfe\0x"})
+    assert "could not correctly convert string" in caught.value.message
+    caught.value.message.encode()

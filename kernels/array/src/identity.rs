@@ -9,7 +9,10 @@ pub(crate) fn register(registry: &mut Registry) {
         registry.op(op).kernel(|_| Ok(Forward));
     }
     registry.op("Snapshot").types("T", DType::NUMBERS_AND_BOOL).kernel(|_| Ok(Forward));
-    registry.op("GuaranteeConst").kernel(|_| Ok(Forward));
+    registry.op("GuaranteeConst").kernel(|construction| match construction.dtype("T")? {
+        DType::Resource => Err(invalid_argument!("Input tensor cannot be a resource variable handle.")),
+        _ => Ok(Forward),
+    });
     registry.op("EnsureShape").kernel(EnsureShape::new);
     registry.op("DeepCopy").kernel(|_| Ok(DeepCopy));
 }
@@ -74,7 +77,7 @@ mod tests {
     use crate::testing::{assert_error, counting, int_op, registry, run};
     use graphmill_graph::PartialShape;
     use graphmill_runtime::testing::OpRun;
-    use graphmill_tensor::DType;
+    use graphmill_tensor::{DType, Shape, Tensor};
     use graphmill_wire::tensorflow::attr_value::Value;
 
     #[test]
@@ -90,6 +93,13 @@ mod tests {
             OpRun::new("IdentityN").attr_types("T", &types).run(&registry(), vec![x.clone(), x.clone()]).unwrap();
         assert_eq!(outputs.len(), 2);
         assert_eq!(outputs[1].as_bytes().unwrap().as_ptr(), at);
+    }
+
+    #[test]
+    fn handles_are_no_constants() {
+        let handle = Tensor::alloc(DType::Resource, Shape::vector(0)).unwrap();
+        let op = OpRun::new("GuaranteeConst").attr_type("T", DType::Resource);
+        assert_error(run(op, &[&handle]), "Input tensor cannot be a resource variable handle.");
     }
 
     #[test]

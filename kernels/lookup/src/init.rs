@@ -3,16 +3,18 @@
 use crate::table::Table;
 use crate::text_file::{Column, TextFile};
 use crate::usage::table;
+use graphmill_formats::FileSystem;
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{Code, DType, Result, Tensor, invalid_argument};
 use std::sync::Arc;
 
-pub(crate) fn register(registry: &mut Registry) {
+pub(crate) fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
     for op in ["InitializeTable", "InitializeTableV2"] {
         registry.op(op).kernel(|_| Ok(Initialize));
     }
     for op in ["InitializeTableFromTextFile", "InitializeTableFromTextFileV2"] {
-        registry.op(op).kernel(InitializeFromTextFile::new);
+        let files = files.clone();
+        registry.op(op).kernel(move |c| InitializeFromTextFile::new(c, files.clone()));
     }
 }
 
@@ -81,6 +83,7 @@ impl Kernel for Initialize {
 
 /// Fills a table with columns of a text file.
 struct InitializeFromTextFile {
+    files: Arc<dyn FileSystem>,
     key: Column,
     value: Column,
     vocab_size: Option<usize>,
@@ -89,11 +92,12 @@ struct InitializeFromTextFile {
 }
 
 impl InitializeFromTextFile {
-    fn new(c: &Construction<'_>) -> Result<InitializeFromTextFile> {
+    fn new(c: &Construction<'_>, files: Arc<dyn FileSystem>) -> Result<InitializeFromTextFile> {
         let &[delimiter] = c.attrs().string("delimiter")? else {
             return Err(invalid_argument!("delimiter should be only 1 char"));
         };
         Ok(InitializeFromTextFile {
+            files,
             key: Column::new(c.attrs().int("key_index")?),
             value: Column::new(c.attrs().int("value_index")?),
             vocab_size: usize::try_from(c.attrs().int("vocab_size")?).ok(),
@@ -145,7 +149,7 @@ impl Kernel for InitializeFromTextFile {
             vocab_size: self.vocab_size,
             offset: self.offset,
         };
-        let (keys, values) = file.read(table.key_dtype, table.value_dtype)?;
+        let (keys, values) = file.read(&*self.files, table.key_dtype, table.value_dtype)?;
         match table.initialize(&keys, &values) {
             // The file's name is part of the table's, so that it has been filled from this file already.
             Err(error) if error.code() == Code::FailedPrecondition && table.is_initialized() => Ok(()),

@@ -14,11 +14,13 @@ mod usage;
 
 pub use init::FillOnce;
 
+use graphmill_formats::FileSystem;
 use graphmill_runtime::Registry;
+use std::sync::Arc;
 
-/// Registers the kernels of this family.
-pub fn register(registry: &mut Registry) {
+/// Registers the kernels of this family; they see the files of `files`.
+pub fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
     make::register(registry);
     usage::register(registry);
-    init::register(registry);
+    init::register(registry, files);
 }

@@ -1,8 +1,9 @@
 //! Keys and values from the lines of a text file.
 
-use graphmill_tensor::{Bytes, Code, DType, Result, Shape, Status, Tensor, invalid_argument, out_of_range};
-use std::fs;
-use std::io::ErrorKind;
+use graphmill_formats::{FileReader, FileSystem, io_error};
+use graphmill_tensor::{Bytes, DType, Result, Shape, Tensor, invalid_argument, out_of_range};
+use std::io::Read;
+use std::path::Path;
 
 /// What of a line is the key, or the value.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -36,10 +37,12 @@ impl TextFile<'_> {
     /// The keys and values of the lines.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for an empty line, too few columns, fields that are not numbers, or too few lines; `OUT_OF_RANGE` for an
+    /// As [`FileSystem::open`], `INVALID_ARGUMENT` for an empty line, too few columns, fields that are not numbers, or too few lines; `OUT_OF_RANGE` for an
     /// empty file.
-    pub fn read(&self, key_dtype: DType, value_dtype: DType) -> Result<(Tensor, Tensor)> {
-        let content = fs::read(self.name).map_err(|error| file_error(self.name, &error))?;
+    pub fn read(&self, files: &dyn FileSystem, key_dtype: DType, value_dtype: DType) -> Result<(Tensor, Tensor)> {
+        let mut content = Vec::new();
+        let mut reader = FileReader::new(files.open(Path::new(self.name))?);
+        reader.read_to_end(&mut content).map_err(|error| io_error(self.name, error))?;
         let content = Bytes::from(content);
         let (mut keys, mut values) = (Fields::new(key_dtype), Fields::new(value_dtype));
         let mut lines = 0;
@@ -88,18 +91,6 @@ impl TextFile<'_> {
             String::from_utf8_lossy(line)
         ))
     }
-}
-
-fn file_error(name: &str, error: &std::io::Error) -> Status {
-    let code = match error.kind() {
-        ErrorKind::NotFound => Code::NotFound,
-        ErrorKind::PermissionDenied => Code::PermissionDenied,
-        ErrorKind::IsADirectory => Code::FailedPrecondition,
-        _ => Code::Unknown,
-    };
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    Status::new(code, format!("{name}; {text}"))
 }
 
 /// The fields of one column.

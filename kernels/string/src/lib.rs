@@ -19,10 +19,12 @@ mod split;
 mod substr;
 mod unicode;
 
+use graphmill_formats::FileSystem;
 use graphmill_runtime::Registry;
+use std::sync::Arc;
 
-/// Registers the kernels of this family.
-pub fn register(registry: &mut Registry) {
+/// Registers the kernels of this family; they see the files of `files`.
+pub fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
     as_string::register(registry);
     base64::register(registry);
     case::register(registry);
@@ -32,7 +34,7 @@ pub fn register(registry: &mut Registry) {
     length::register(registry);
     ngrams::register(registry);
     number::register(registry);
-    print::register(registry);
+    print::register(registry, files);
     regex::register(registry);
     split::register(registry);
     substr::register(registry);

@@ -1,12 +1,15 @@
 //! `PrintV2`: writes a string to a stream of the server, or to a file.
 
+use graphmill_formats::FileSystem;
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{Code, Result, Status, invalid_argument};
-use std::fs::OpenOptions;
 use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-pub(crate) fn register(registry: &mut Registry) {
-    registry.op("PrintV2").kernel(Print::new);
+pub(crate) fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
+    let files = files.clone();
+    registry.op("PrintV2").kernel(move |c| Print::new(c, files.clone()));
 }
 
 enum Target {
@@ -15,16 +18,17 @@ enum Target {
     Info,
     Warning,
     Error,
-    File(String),
+    File(PathBuf),
 }
 
 struct Print {
+    files: Arc<dyn FileSystem>,
     target: Target,
     end: Vec<u8>,
 }
 
 impl Print {
-    fn new(c: &Construction<'_>) -> Result<Print> {
+    fn new(c: &Construction<'_>, files: Arc<dyn FileSystem>) -> Result<Print> {
         let target = match c.attrs().str("output_stream")? {
             "stdout" => Target::Stdout,
             "stderr" => Target::Stderr,
@@ -32,7 +36,7 @@ impl Print {
             "log(warning)" => Target::Warning,
             "log(error)" => Target::Error,
             other => match other.strip_prefix("file://") {
-                Some(path) => Target::File(path.to_owned()),
+                Some(path) => Target::File(Path::new(path).to_owned()),
                 None => {
                     return Err(invalid_argument!(
                         "Unknown output stream: {other}, Valid streams are: stdout stderr log(info) log(warning) log(error)"
@@ -40,7 +44,7 @@ impl Print {
                 }
             },
         };
-        Ok(Print { target, end: c.attrs().string("end")?.to_vec() })
+        Ok(Print { files, target, end: c.attrs().string("end")?.to_vec() })
     }
 }
 
@@ -55,8 +59,9 @@ impl Kernel for Print {
             Target::Stdout => std::io::stdout().write_all(&message),
             Target::Stderr => std::io::stderr().write_all(&message),
             Target::File(path) => {
-                let file = OpenOptions::new().create(true).append(true).open(path);
-                file.and_then(|mut file| file.write_all(&message))
+                let mut file = self.files.append(path)?;
+                file.write(&message)?;
+                return file.close();
             }
             Target::Info => {
                 tracing::info!("{}", String::from_utf8_lossy(&message));

@@ -5,6 +5,9 @@ use graphmill_tensor::{Result, invalid_argument};
 use png::{BitDepth, ColorType, Decoder, Limits, Transformations};
 use std::io::Cursor;
 
+/// What a byte of compressed data can stand for at most.
+const MOST_PER_BYTE: usize = 1032;
+
 /// Decodes a picture to a number of channels (0 for its own), and to 8 or 16 bits a sample.
 pub(super) fn decode(data: &[u8], channels: usize, wide: bool) -> Result<Decoded> {
     let broken = || invalid_argument!("Invalid PNG data, size {}", data.len());
@@ -17,6 +20,10 @@ pub(super) fn decode(data: &[u8], channels: usize, wide: bool) -> Result<Decoded
     let too_large = width >= 1 << 27 || height >= 1 << 27 || width.saturating_mul(height) >= MOST_PIXELS;
     if width == 0 || height == 0 || too_large {
         return Err(invalid_argument!("PNG size too large for int: {width} by {height}"));
+    }
+    let line = info.raw_row_length_from_width(info.width);
+    if line.saturating_mul(height) / MOST_PER_BYTE > data.len() {
+        return Err(broken());
     }
     let own = match info.color_type {
         ColorType::Indexed if info.trns.is_some() => 4,
