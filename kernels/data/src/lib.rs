@@ -37,6 +37,7 @@ mod seeds;
 mod shuffle;
 mod sources;
 mod sparse;
+mod sql;
 mod state;
 mod table;
 mod thread_pool;
@@ -55,6 +56,7 @@ pub fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
     files::register(registry, files);
     matching::register(registry, files);
     write::register(registry, files);
+    sql::register(registry);
     register_without_files(registry);
 }
 

@@ -15,6 +15,7 @@ mod pattern;
 mod print;
 mod printf;
 mod regex;
+mod script;
 mod split;
 mod substr;
 mod unicode;
@@ -34,6 +35,7 @@ pub fn register(registry: &mut Registry) {
     number::register(registry);
     print::register(registry);
     regex::register(registry);
+    script::register(registry);
     split::register(registry);
     substr::register(registry);
     unicode::register(registry);
