@@ -32,6 +32,7 @@ mod pass;
 mod pool;
 mod prefetch;
 mod random;
+mod rebatch;
 mod recipe;
 mod seeds;
 mod shuffle;
@@ -80,6 +81,7 @@ fn register_without_files(registry: &mut Registry) {
     pass::register(registry);
     prefetch::register(registry);
     random::register(registry);
+    rebatch::register(registry);
     seeds::register(registry);
     shuffle::register(registry);
     sources::register(registry);

@@ -9,6 +9,7 @@ mod files;
 mod inputs;
 mod json_example;
 mod parse;
+mod proto;
 mod reader;
 mod record_input;
 mod remap;
@@ -29,6 +30,7 @@ pub fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
     parse::register(registry);
     json_example::register(registry);
     record_input::register(registry, files);
+    proto::register(registry, files);
     audio::register(registry);
     reader::register(registry, files);
     summary::register(registry, files);
