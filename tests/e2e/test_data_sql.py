@@ -5,7 +5,7 @@ import sqlite3
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.data.experimental.ops.distribute import _RebatchDataset, _LegacyRebatchDataset
+from tensorflow.python.data.experimental.ops.distribute import _LegacyRebatchDataset
 
 from tests.e2e.test_data import elements, same
 
@@ -89,12 +89,12 @@ def test_parts_of_batches(server, reference, replicas):
 @pytest.mark.parametrize("drop", [True, False])
 @pytest.mark.parametrize("sizes", [2, [1, 4], [3, 0], [20]])
 def test_batches_of_sizes(server, reference, sizes, drop):
-    same(server, reference, lambda: _RebatchDataset(Dataset.range(11).map(lambda i: (i, [i, i])).batch(4), sizes, drop))
+    same(server, reference, lambda: Dataset.range(11).map(lambda i: (i, [i, i])).batch(4).rebatch(sizes, drop))
 
 
 def test_bad_batches(server, reference):
     same(server, reference, lambda: _LegacyRebatchDataset(Dataset.range(3), 2))
-    same(server, reference, lambda: _RebatchDataset(Dataset.range(3), [2]))
+    same(server, reference, lambda: Dataset.range(3).rebatch([2]))
 
 
 def test_records_come_once_an_epoch(server, tmp_path):

@@ -15,6 +15,9 @@ impl Kernel for UnravelIndex {
         if indices.shape().rank() > 1 {
             return Err(invalid_argument!("The indices can only be scalar or vector, got \"{}\"", indices.shape()));
         }
+        if indices.num_elements() == 0 {
+            return Err(invalid_argument!("received empty tensor indices: of shape {}", indices.shape()));
+        }
         if !dims.shape().is_vector() {
             return Err(invalid_argument!("The indices can only be 1-D, got \"{}\"", dims.shape()));
         }
@@ -76,9 +79,6 @@ impl Index for i64 {
 
 /// Divisions round towards zero, so that negative indices come out as TensorFlow's.
 fn fill<T: Index>(output: &mut [T], flat: &[i64], sizes: &[i64], total: i64) {
-    if flat.is_empty() {
-        return;
-    }
     let mut span = total;
     for (row, &size) in output.chunks_exact_mut(flat.len()).zip(sizes) {
         let stride = span / size;

@@ -5,10 +5,8 @@ use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use graphmill_runtime::{Context, Kernel, Registry};
 use graphmill_tensor::{Bytes, Result, Tensor, invalid_argument};
-use graphmill_wire::tensorflow::{BytesList, Feature, Features, FloatList, Int64List, feature};
-use prost::Message;
+use prost::encoding::{WireType, encode_key, encode_varint};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use std::collections::BTreeMap;
 use std::fmt;
 
 pub(crate) fn register(registry: &mut Registry) {
@@ -121,37 +119,65 @@ fn member(value: Json, name: &str, what: &str) -> Parsed<Option<Json>> {
     Ok(found)
 }
 
-/// The bytes of an `Example`.
+/// Adds a field of bytes to a message.
+fn put(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
+    encode_key(number, WireType::LengthDelimited, out);
+    encode_varint(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+/// The bytes of an `Example`, in the order of the text and without packing, as TensorFlow's come out.
 fn example(value: Json) -> Parsed<Vec<u8>> {
-    let Some(features) = member(value, "features", "Example")? else { return Ok(Vec::new()) };
+    let mut bytes = Vec::new();
+    let Some(features) = member(value, "features", "Example")? else { return Ok(bytes) };
     let mut entries = Vec::new();
     if let Some(map) = member(features, "feature", "Features")? {
         for (name, value) in members(map, "feature")? {
-            let feature = BTreeMap::from([(name, feature_of(value)?)]);
-            entries.extend(Features { feature }.encode_to_vec());
+            let mut entry = Vec::new();
+            put(&mut entry, 1, name.as_bytes());
+            put(&mut entry, 2, &feature_of(value)?);
+            put(&mut entries, 1, &entry);
         }
     }
-    let mut bytes = Vec::with_capacity(entries.len() + 10);
-    prost::encoding::encode_key(1, prost::encoding::WireType::LengthDelimited, &mut bytes);
-    prost::encoding::encode_varint(entries.len() as u64, &mut bytes);
-    bytes.extend(entries);
+    put(&mut bytes, 1, &entries);
     Ok(bytes)
 }
 
-fn feature_of(value: Json) -> Parsed<Feature> {
+/// The bytes of a `Feature`.
+fn feature_of(value: Json) -> Parsed<Vec<u8>> {
     let mut kind = None;
     for (key, value) in members(value, "Feature")? {
-        let list = match key.as_str() {
-            "bytesList" | "bytes_list" => feature::Kind::BytesList(BytesList { value: values(value, bytes)? }),
-            "floatList" | "float_list" => feature::Kind::FloatList(FloatList { value: values(value, float)? }),
-            "int64List" | "int64_list" => feature::Kind::Int64List(Int64List { value: values(value, integer)? }),
+        let mut list = Vec::new();
+        let number = match key.as_str() {
+            "bytesList" | "bytes_list" => {
+                values(value, bytes)?.iter().for_each(|value| put(&mut list, 1, value));
+                1
+            }
+            "floatList" | "float_list" => {
+                for value in values(value, float)? {
+                    encode_key(1, WireType::ThirtyTwoBit, &mut list);
+                    list.extend(value.to_le_bytes());
+                }
+                2
+            }
+            "int64List" | "int64_list" => {
+                for value in values(value, integer)? {
+                    encode_key(1, WireType::Varint, &mut list);
+                    encode_varint(value as u64, &mut list);
+                }
+                3
+            }
             _ => return Err(format!("no such field: '{key}' in Feature")),
         };
-        if kind.replace(list).is_some() {
+        if kind.replace((number, list)).is_some() {
             return Err("a oneof has more than one member".to_owned());
         }
     }
-    Ok(Feature { kind })
+    let mut bytes = Vec::new();
+    if let Some((number, list)) = kind {
+        put(&mut bytes, number, &list);
+    }
+    Ok(bytes)
 }
 
 fn values<T>(list: Json, value: impl Fn(Json) -> Parsed<T>) -> Parsed<Vec<T>> {
@@ -211,7 +237,8 @@ fn integer(value: Json) -> Parsed<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use graphmill_wire::tensorflow::Example;
+    use graphmill_wire::tensorflow::{BytesList, Example, Int64List, feature};
+    use prost::Message;
 
     #[test]
     fn an_example_in_json() {
@@ -220,7 +247,11 @@ mod tests {
         let features = Example::decode(&bytes[..]).unwrap().features.unwrap().feature;
         assert_eq!(features["b"].kind, Some(feature::Kind::Int64List(Int64List { value: vec![3, -4, 5] })));
         assert_eq!(features["a"].kind, Some(feature::Kind::BytesList(BytesList { value: vec!["hi".into()] })));
-        for bad in [r#"{"x": 1}"#, r#"{"features": 1}"#, r#"{"features": {"feature": {"a": {"floatList": {"value": [true]}}}}}"#] {
+        for bad in [
+            r#"{"x": 1}"#,
+            r#"{"features": 1}"#,
+            r#"{"features": {"feature": {"a": {"floatList": {"value": [true]}}}}}"#,
+        ] {
             assert!(example(serde_json::from_str(bad).unwrap()).is_err());
         }
     }

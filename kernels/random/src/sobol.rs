@@ -3,6 +3,8 @@
 use graphmill_runtime::{Construction, Context, Kernel, Registry};
 use graphmill_tensor::{DType, Result, Shape, Tensor, invalid_argument};
 
+// TensorFlow's points come out negative from the 2^30th on, as a sign overflows there; these do not.
+
 /// How the direction numbers of each dimension start, packed.
 const PACKED: &[u8] = include_bytes!("sobol_numbers.bin");
 /// Dimensions that there are numbers for.

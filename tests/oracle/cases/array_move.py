@@ -332,7 +332,7 @@ for indices, updates, target in (
 op("UnravelIndex", inputs=[[22, 41, 37, 0], [7, 6]])
 op("UnravelIndex", inputs=[1621, [6, 7, 8, 9]])
 op("UnravelIndex", inputs=[[-1, -9], [3, 4]])
-op("UnravelIndex", inputs=[np.zeros(0), [3, 4]])
+bad("UnravelIndex", inputs=[np.zeros(0), [3, 4]], code=INVALID_ARGUMENT)
 op("UnravelIndex", inputs=[0, np.zeros(0)], either=True)
 for indices, dims in (([12], [3, 4]), ([[1]], [3, 4]), ([1], 3), ([1], [3, 0]), ([1], [3, -4]), ([1], [1 << 20, 1 << 20])):
     bad("UnravelIndex", Tidx=["int32"], inputs=[indices, dims], code=INVALID_ARGUMENT)

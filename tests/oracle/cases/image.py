@@ -106,16 +106,16 @@ for name in ("ExtractGlimpse", "ExtractGlimpseV2"):
         for normalized in (True, False):
             offsets = GLIMPSES if normalized else [[1.0, 2.0], [0.0, -3.0], [4.0, 30.0]]
             for size in ([3, 4], [1, 1], [9, 3]):
-                op(name, inputs=[shape(3, 6, 7, 2), size, offsets], centered=centered, normalized=normalized, noise="zero")
-    op(name, inputs=[shape(2, 6, 7, 2), [0, 3], [[0.0, 0.0], [0.0, 0.0]]], noise="zero")
-    op(name, inputs=[shape(1, 8, 8, 1), [9, 9], [[0.0, 0.0]]], noise="uniform", shapes_only=True)
+                op(name, inputs=[shape(3, 6, 7, 2), size, offsets], centered=centered, normalized=normalized, noise="zero", uniform_noise=False)
+    op(name, inputs=[shape(2, 6, 7, 2), [0, 3], [[0.0, 0.0], [0.0, 0.0]]], noise="zero", uniform_noise=False)
+    op(name, inputs=[shape(1, 8, 8, 1), [9, 9], [[0.0, 0.0]]], noise="gaussian", uniform_noise=False, shapes_only=True)
     op(name, inputs=[shape(1, 8, 8, 1), [9, 9], [[0.0, 0.0]]], shapes_only=True)
     bad(name, inputs=[shape(6, 7, 2), [3, 4], [[0.0, 0.0]]], code=INVALID_ARGUMENT)
     bad(name, inputs=[shape(1, 6, 7, 2), [3], [[0.0, 0.0]]], code=INVALID_ARGUMENT)
     bad(name, inputs=[shape(2, 6, 7, 2), [3, 4], [[0.0, 0.0]]], code=INVALID_ARGUMENT)
     bad(name, inputs=[shape(1, 6, 7, 2), [3, 4], [[0.0]]], code=INVALID_ARGUMENT)
     bad(name, inputs=[shape(1, 6, 7, 2), [3, -4], [[0.0, 0.0]]], code=INVALID_ARGUMENT)
-    bad(name, inputs=[shape(1, 6, 7, 2), [3, 4], [[0.0, 0.0]]], noise="pink", code=INVALID_ARGUMENT)
+    bad(name, inputs=[shape(1, 6, 7, 2), [3, 4], [[0.0, 0.0]]], noise="pink", uniform_noise=False, code=INVALID_ARGUMENT)
     bad(name, inputs=[shape(1, 6, 7, 2), [3, 4], [[0.0, 0.0]]], noise="zero", uniform_noise=True, code=INVALID_ARGUMENT)
 
 TURN = [[0.5, -0.75, 2.25, 0.75, 0.5, -1.5, 0.0, 0.0]]

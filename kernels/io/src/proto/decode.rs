@@ -1,13 +1,9 @@
 //! Messages taken apart into tensors.
 
-use super::{
-    Coding, DELIMITED, END_GROUP, FIXED32, FIXED64, Field, Form, START_GROUP, VARINT, message_type,
-};
+use super::{Coding, DELIMITED, END_GROUP, FIXED32, FIXED64, Field, Form, START_GROUP, VARINT, message_type};
 use graphmill_formats::FileSystem;
 use graphmill_runtime::{Construction, Context, Kernel};
-use graphmill_tensor::{
-    Bytes, DType, Element, Result, Shape, Status, Tensor, data_loss, internal, invalid_argument,
-};
+use graphmill_tensor::{Bytes, DType, Element, Result, Shape, Status, Tensor, data_loss, internal, invalid_argument};
 use prost::Message;
 use prost_reflect::{DynamicMessage, MessageDescriptor};
 
@@ -277,7 +273,14 @@ impl Reader<'_> {
             }
             let mut packed = Reader { bytes: &packed, at: 0 };
             while packed.at < packed.bytes.len() {
-                let value = packed.value(field.form, number)?;
+                // TensorFlow takes the 32 bits of packed integers of this kind as they are, also into wider tensors.
+                let unsigned = match field.form {
+                    Form::Integer { wide: false, coding: Coding::Varint, .. } => {
+                        Form::Integer { wide: false, signed: false, coding: Coding::Varint }
+                    }
+                    form => form,
+                };
+                let value = packed.value(unsigned, number)?;
                 keep(field, values, value);
             }
             return Ok(());

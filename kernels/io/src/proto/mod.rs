@@ -23,7 +23,9 @@ fn message_type(c: &Construction<'_>, files: &dyn FileSystem) -> Result<MessageD
     let set = match source.strip_prefix(b"bytes://") {
         Some(bytes) => bytes.to_vec(),
         None if source.is_empty() || source == b"local://" => {
-            return Err(invalid_argument!("There are no descriptors linked into the server; descriptor_source must name some"));
+            return Err(invalid_argument!(
+                "There are no descriptors linked into the server; descriptor_source must name some"
+            ));
         }
         None => {
             let file = files.open(path(source))?;
@@ -34,8 +36,7 @@ fn message_type(c: &Construction<'_>, files: &dyn FileSystem) -> Result<MessageD
         invalid_argument!("Source does not represent serialized file descriptor set proto. {error}")
     })?;
     let name = c.attrs().str("message_type")?;
-    pool.get_message_by_name(name)
-        .ok_or_else(|| invalid_argument!("No descriptor found for message type {name}"))
+    pool.get_message_by_name(name).ok_or_else(|| invalid_argument!("No descriptor found for message type {name}"))
 }
 
 /// How the values of a field lie on the wire.
@@ -44,7 +45,11 @@ enum Form {
     Double,
     Float,
     /// An integer of 32 or 64 bits with this way of writing it.
-    Integer { wide: bool, signed: bool, coding: Coding },
+    Integer {
+        wide: bool,
+        signed: bool,
+        coding: Coding,
+    },
     Bool,
     Bytes,
     Group,

@@ -29,15 +29,13 @@ trait Real: Element {
     fn add_logarithms(a: f64, b: f64) -> f64;
 }
 
-/// The larger one goes in front, so that nothing overflows; two numbers that stand for zero make one.
+/// The larger one goes in front, so that nothing overflows; two numbers that stand for zero make one. Comparisons keep the
+/// first of two numbers that do not compare, as TensorFlow's do: NaN next to zero is passed over.
 macro_rules! add_logarithms {
     ($float:ty) => {
         fn add_logarithms(a: f64, b: f64) -> f64 {
             let (a, b) = (a as $float, b as $float);
-            if a.is_nan() || b.is_nan() {
-                return f64::NAN;
-            }
-            let (low, high) = (a.min(b), a.max(b));
+            let (low, high) = (if b < a { b } else { a }, if a < b { b } else { a });
             let sum = if high < <$float>::MIN { high } else { (low - high).exp().ln_1p() + high };
             sum as f64
         }

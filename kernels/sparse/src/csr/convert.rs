@@ -21,7 +21,10 @@ fn compress(dense_shape: &Tensor, indices: &Tensor, values: Tensor) -> Result<Cs
         [rows, _] => (1, rows),
         [batch, rows, _] => (batch, rows),
         _ => {
-            return Err(invalid_argument!("SparseTensor must have rank 2 or 3; but indices has rank: {}", shape.rank()));
+            return Err(invalid_argument!(
+                "SparseTensor must have rank 2 or 3; but indices has rank: {}",
+                shape.rank()
+            ));
         }
     };
     let count = values.num_elements();
