@@ -58,8 +58,10 @@ def test_bad_queries(server, reference, database, query, types):
 
 
 def test_no_database(server, reference, tmp_path):
+    """TensorFlow's own server dies of the second row that is asked of a database that cannot be opened."""
     path = str(tmp_path / "none" / "db.sqlite")
-    same(server, reference, lambda: tf.data.experimental.SqlDataset("sqlite", path, "SELECT 1", (tf.int32,)))
+    found = elements(server.target, lambda: tf.data.experimental.SqlDataset("sqlite", path, "SELECT 1", (tf.int32,)))
+    assert set(found) == {tf.errors.INVALID_ARGUMENT}
     (tmp_path / "text").write_text("this is no database, however one looks at it" * 20)
     path = str(tmp_path / "text")
     same(server, reference, lambda: tf.data.experimental.SqlDataset("sqlite", path, "SELECT name FROM people", (tf.string,)))

@@ -101,9 +101,13 @@ impl DatasetIterator for SqlIterator {
             none => none.insert(Connection::open(&self.source, &self.query, &self.spec.types)?),
         };
         self.calls += 1;
-        let row = connection.next(&self.ctx)?;
-        self.ended = row.is_none();
-        Ok(row)
+        let row = connection.next(&self.ctx);
+        match &row {
+            Ok(row) => self.ended = row.is_none(),
+            // The query is tried anew when a row is asked for again.
+            Err(_) => self.connection = None,
+        }
+        row
     }
 
     fn save(&mut self, writer: &mut Writer) -> Result<()> {
