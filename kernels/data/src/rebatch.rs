@@ -145,7 +145,10 @@ impl RebatchIterator {
                 if !self.advance()? {
                     break;
                 }
-                self.check()?;
+                if let Err(error) = self.check() {
+                    self.batch.clear();
+                    return Err(error);
+                }
             }
             let available = self.batch.first().map_or(0, |tensor| tensor.shape().dim(0));
             let end = available.min(self.used.saturating_add(wanted - rows));

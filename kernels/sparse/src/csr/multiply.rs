@@ -28,7 +28,7 @@ impl WithDense {
     fn product<T: Number>(&self, ctx: &Context<'_>, a: &Csr, b: &Tensor, output: &mut [T], inner: usize) -> Result<()> {
         let (batch, rows, columns) = a.sizes();
         let (out_rows, _) = self.a.sizes(rows, columns);
-        let out_columns = if batch * out_rows == 0 { 0 } else { output.len() / (batch * out_rows) };
+        let out_columns = output.len().checked_div(batch * out_rows).unwrap_or(0);
         if output.is_empty() {
             return Ok(());
         }
