@@ -99,7 +99,8 @@ def test_bad_batches(server, reference):
     scalars = lambda: Dataset.range(3).map(lambda i: v1.placeholder_with_default(i, None))  # noqa: E731
     same(server, reference, lambda: _LegacyRebatchDataset(scalars(), 2))
     same(server, reference, lambda: scalars().rebatch([2]))
-    uneven = lambda: Dataset.from_tensors((tf.range(3), tf.range(4)))  # noqa: E731
+    hidden = lambda *parts: tuple(v1.placeholder_with_default(part, [None]) for part in parts)  # noqa: E731
+    uneven = lambda: Dataset.from_tensors((tf.range(3), tf.range(4))).map(hidden)  # noqa: E731
     same(server, reference, lambda: _LegacyRebatchDataset(uneven(), 2))
     same(server, reference, lambda: uneven().rebatch([2]))
 
