@@ -5,6 +5,7 @@ use crate::encoded::{EncodedTensor, begin, field_len};
 use crate::grpc::{Frames, FramesBuilder, decode};
 use crate::task::Task;
 use bytes::Bytes;
+use graphmill_graph::RendezvousKey;
 use graphmill_runtime::{LocalRendezvous, Parcel, WaiterId};
 use graphmill_tensor::{DType, Result, Shape, Tensor, aborted, internal, invalid_argument, payload};
 use graphmill_wire::tensorflow::{RecvTensorRequest, RecvTensorResponse};
@@ -65,12 +66,7 @@ impl Drop for Withdraw<'_> {
 
 /// Checks that a key is one, and that it is this device, in this life of the process, that sends.
 fn check_source(task: &Task, key: &str) -> Result<()> {
-    let parts: Vec<&str> = key.split(';').collect();
-    let [device, incarnation, _, _, _] = parts[..] else {
-        return Err(invalid_argument!("Invalid  rendezvous key: {key}"));
-    };
-    let incarnation = u64::from_str_radix(incarnation, 16);
-    let incarnation = incarnation.map_err(|_| invalid_argument!("Invalid  rendezvous key: {key}"))?;
+    let RendezvousKey { send_device: device, send_device_incarnation: incarnation, .. } = RendezvousKey::parse(key)?;
     // A session may call the task by another name, but not the device.
     let local = |name: &str| name.find("/device:").and_then(|at| name.get(at..)).unwrap_or(name).to_owned();
     if local(device) != local(task.device.name()) {

@@ -31,6 +31,7 @@ mod tile;
 mod transpose;
 mod types;
 mod unique;
+mod unravel;
 mod walk;
 mod where_op;
 
@@ -64,6 +65,7 @@ pub fn register(registry: &mut Registry) {
     reverse::register(registry);
     where_op::register(registry);
     unique::register(registry);
+    unravel::register(registry);
     space::register(registry);
     device::register(registry);
     diag::register(registry);

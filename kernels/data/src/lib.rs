@@ -32,11 +32,13 @@ mod pass;
 mod pool;
 mod prefetch;
 mod random;
+mod rebatch;
 mod recipe;
 mod seeds;
 mod shuffle;
 mod sources;
 mod sparse;
+mod sql;
 mod state;
 mod table;
 mod thread_pool;
@@ -55,6 +57,7 @@ pub fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
     files::register(registry, files);
     matching::register(registry, files);
     write::register(registry, files);
+    sql::register(registry);
     register_without_files(registry);
 }
 
@@ -78,6 +81,7 @@ fn register_without_files(registry: &mut Registry) {
     pass::register(registry);
     prefetch::register(registry);
     random::register(registry);
+    rebatch::register(registry);
     seeds::register(registry);
     shuffle::register(registry);
     sources::register(registry);

@@ -4,8 +4,7 @@ use crate::consume::run_in_step;
 use crate::dataset::{Dataset, Spec, input_dataset};
 use crate::tuple::stack;
 use graphmill_graph::PartialShape;
-use graphmill_kernels_lookup::FillOnce;
-use graphmill_runtime::{AsyncContext, AsyncKernel, Outputs, Registry};
+use graphmill_runtime::{AsyncContext, AsyncKernel, Outputs, Registry, Table};
 use graphmill_tensor::{DType, Result, Shape, Tensor, invalid_argument};
 use std::sync::Arc;
 
@@ -18,9 +17,9 @@ struct FromDataset;
 impl AsyncKernel for FromDataset {
     fn start(&self, mut ctx: AsyncContext) {
         let prepared = ctx.with_context(|ctx| {
-            let table = FillOnce::of_input(ctx, &[DType::Variant])?;
+            let table = Table::to_fill(ctx, |_| vec![DType::Variant])?;
             let dataset = input_dataset(ctx, 1)?;
-            check(dataset.spec(), table.types())?;
+            check(dataset.spec(), table.dtypes())?;
             Ok((table, dataset))
         });
         match prepared {

@@ -51,3 +51,32 @@ pub(crate) fn row(tensor: &Tensor, i: usize) -> Result<Tensor> {
     let shape = Shape::from_dims(tensor.shape().dims().get(1..).unwrap_or_default())?;
     tensor.rows(i, 1)?.into_shape(shape)
 }
+
+/// One element made of several: each component's rows one behind the other.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` if the shapes of rows differ.
+pub(crate) fn join(elements: &[Tuple]) -> Result<Tuple> {
+    let Some(first) = elements.first() else {
+        return Err(internal!("a batch needs an element"));
+    };
+    if elements.len() == 1 {
+        return Ok(first.clone());
+    }
+    let component = |(i, first): (usize, &Tensor)| {
+        let parts: Vec<&Tensor> = elements.iter().filter_map(|element| element.get(i)).collect();
+        let inner = |tensor: &Tensor| tensor.shape().dims().get(1..).map(<[usize]>::to_vec);
+        if parts.iter().any(|part| inner(part) != inner(first) || part.dtype() != first.dtype()) {
+            return Err(invalid_argument!("Cannot join batches whose elements differ in shape in component {i}."));
+        }
+        let rows = parts.iter().map(|part| part.shape().dim(0)).sum();
+        let mut joined = Tensor::alloc(first.dtype(), first.shape().with_dim(0, rows)?)?;
+        let mut to = 0;
+        for part in parts {
+            joined.copy_elements(to, part, 0..part.num_elements())?;
+            to += part.num_elements();
+        }
+        Ok(joined)
+    };
+    first.iter().enumerate().map(component).collect()
+}

@@ -1,12 +1,14 @@
-//! Image kernels: coding, resizing, colours, boxes and patches. Images are `[batch, height, width, channels]`.
+//! Image kernels: coding, resizing, colours, boxes, patches, glimpses and transforms. Images are `[batch, height, width, channels]`.
 
 mod boxes;
 mod codec;
 mod color;
 mod contrast;
 mod crop;
+mod glimpse;
 mod overlap;
 mod patches;
+mod projective;
 mod real;
 mod resize;
 mod suppression;
@@ -22,5 +24,7 @@ pub fn register(registry: &mut Registry) {
     crop::register(registry);
     suppression::register(registry);
     patches::register(registry);
+    glimpse::register(registry);
+    projective::register(registry);
     codec::register(registry);
 }

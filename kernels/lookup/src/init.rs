@@ -1,11 +1,9 @@
 //! The ops that fill tables which are filled once: `InitializeTable`, `InitializeTableFromTextFile`.
 
-use crate::table::Table;
 use crate::text_file::{Column, TextFile};
-use crate::usage::table;
 use graphmill_formats::FileSystem;
-use graphmill_runtime::{Construction, Context, Kernel, Registry};
-use graphmill_tensor::{Code, DType, Result, Tensor, invalid_argument};
+use graphmill_runtime::{Construction, Context, Kernel, Registry, Table};
+use graphmill_tensor::{DType, Result, invalid_argument};
 use std::sync::Arc;
 
 pub(crate) fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
@@ -18,51 +16,12 @@ pub(crate) fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
     }
 }
 
-fn check_initializable(table: &Table) -> Result<()> {
-    if table.is_initializable() {
-        return Ok(());
-    }
-    Err(invalid_argument!("The table is not initializable"))
-}
-
-/// A table that is filled once, for the families whose ops fill it from what is theirs.
-pub struct FillOnce(Arc<Table>);
-
-impl FillOnce {
-    /// The table that input 0 names, of a node whose other inputs are of these types.
-    ///
-    /// # Errors
-    /// If there is no such table, `INVALID_ARGUMENT` if it is of another kind.
-    pub fn of_input(ctx: &Context<'_>, others: &[DType]) -> Result<FillOnce> {
-        let table = table(ctx, |_| others.to_vec(), |_| Vec::new())?;
-        check_initializable(&table)?;
-        Ok(FillOnce(table))
-    }
-
-    /// The types of keys and values.
-    pub fn types(&self) -> (DType, DType) {
-        (self.0.key_dtype, self.0.value_dtype)
-    }
-
-    /// Fills the table with a vector of keys and one of values, unless it has been filled.
-    ///
-    /// # Errors
-    /// As for `InitializeTable`.
-    pub fn fill(&self, keys: &Tensor, values: &Tensor) -> Result<()> {
-        match self.0.initialize(keys, values) {
-            Err(error) if error.code() == Code::FailedPrecondition && self.0.is_initialized() => Ok(()),
-            outcome => outcome,
-        }
-    }
-}
-
 /// Fills a table with keys and values.
 struct Initialize;
 
 impl Kernel for Initialize {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
-        let table = table(ctx, |table| vec![table.key_dtype, table.value_dtype], |_| Vec::new())?;
-        check_initializable(&table)?;
+        let table = Table::to_fill(ctx, |table| vec![table.dtypes().0, table.dtypes().1])?;
         let (keys, values) = (ctx.input(1)?, ctx.input(2)?);
         if !keys.shape().is_vector() {
             return Err(invalid_argument!("Keys must be a vector, but received shape{}", keys.shape()));
@@ -107,7 +66,7 @@ impl InitializeFromTextFile {
     }
 
     fn check(&self, table: &Table) -> Result<()> {
-        for (column, dtype, what) in [(self.key, table.key_dtype, "key"), (self.value, table.value_dtype, "value")] {
+        for (column, dtype, what) in [(self.key, table.dtypes().0, "key"), (self.value, table.dtypes().1, "value")] {
             let title = if what == "key" { "Key" } else { "Value" };
             if column == Column::LineNumber && dtype != DType::Int64 {
                 return Err(invalid_argument!(
@@ -130,8 +89,7 @@ impl InitializeFromTextFile {
 
 impl Kernel for InitializeFromTextFile {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
-        let table = table(ctx, |_| vec![DType::String], |_| Vec::new())?;
-        check_initializable(&table)?;
+        let table = Table::to_fill(ctx, |_| vec![DType::String])?;
         let name = ctx.input(1)?;
         if !name.shape().is_scalar() {
             return Err(invalid_argument!("filename should be a single string, but got {}", name.shape()));
@@ -149,11 +107,7 @@ impl Kernel for InitializeFromTextFile {
             vocab_size: self.vocab_size,
             offset: self.offset,
         };
-        let (keys, values) = file.read(&*self.files, table.key_dtype, table.value_dtype)?;
-        match table.initialize(&keys, &values) {
-            // The file's name is part of the table's, so that it has been filled from this file already.
-            Err(error) if error.code() == Code::FailedPrecondition && table.is_initialized() => Ok(()),
-            outcome => outcome,
-        }
+        let (keys, values) = file.read(&*self.files, table.dtypes().0, table.dtypes().1)?;
+        table.fill(&keys, &values)
     }
 }

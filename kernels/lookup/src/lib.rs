@@ -1,18 +1,9 @@
-//! Kernels for lookup tables: maps from keys to values that outlive a step.
-//!
-//! There are three kinds: tables that are initialised once, mutable ones, and dense ones, whose buckets the user sees. All take
-//! their keys apart into [`key::Key`] and keep values in a tensor, so that one body serves every pair of types.
+//! Kernels for lookup tables: making, filling and using them. The table itself is in `graphmill-runtime`.
 
-mod dense;
-mod hash;
 mod init;
-mod key;
 mod make;
-mod table;
 mod text_file;
 mod usage;
-
-pub use init::FillOnce;
 
 use graphmill_formats::FileSystem;
 use graphmill_runtime::Registry;

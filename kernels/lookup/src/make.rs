@@ -1,13 +1,7 @@
 //! The ops that make tables.
 
-use crate::dense::{Dense, DenseSpec};
-use crate::hash::HashRows;
-use crate::table::{Body, Table};
-use graphmill_runtime::{Construction, Context, Kernel, OwnedResource, Registry, unique_number};
+use graphmill_runtime::{Construction, Context, DenseSpec, Kernel, OwnedResource, Registry, Table, unique_number};
 use graphmill_tensor::{DType, Result, Shape, Tensor, invalid_argument};
-
-/// Where a step keeps tables that have no name.
-pub(crate) const ANONYMOUS: &str = "_anonymous_tables";
 
 pub(crate) fn register(registry: &mut Registry) {
     for (kind, ops, pairs) in [
@@ -101,10 +95,7 @@ impl Design {
         if self.kind == Kind::Tensors && !shape.is_vector() {
             return Err(invalid_argument!("Default value must be a vector, got shape {shape}"));
         }
-        let rows = HashRows::new(self.value_dtype, shape.num_elements())?;
-        let body =
-            if self.kind == Kind::Fixed { Body::Fixed { initialized: false, rows } } else { Body::Mutable(rows) };
-        Ok(Table::new(dtypes, Shape::scalar(), shape, body))
+        if self.kind == Kind::Fixed { Table::fixed(dtypes) } else { Table::mutable(dtypes, shape) }
     }
 
     fn create_dense(&self, special: &[Tensor], shape: Shape) -> Result<Table> {
@@ -121,16 +112,14 @@ impl Design {
         if empty.shape().rank() > 1 {
             return Err(invalid_argument!("Empty key must be a scalar or a vector, got shape {}", empty.shape()));
         }
-        let spec = DenseSpec {
+        Table::dense(&DenseSpec {
             empty,
             deleted,
             value_dtype: self.value_dtype,
-            value_size: shape.num_elements(),
+            value_shape: shape,
             buckets: self.buckets,
             max_load_factor: factor,
-        };
-        let body = Body::Dense(Dense::new(&spec)?);
-        Ok(Table::new((self.key_dtype, self.value_dtype), empty.shape().clone(), shape, body))
+        })
     }
 }
 
@@ -152,13 +141,14 @@ impl MakeTable {
 
     fn verify(&self, table: &Table) -> Result<()> {
         let (key, value) = (self.design.key_dtype, self.design.value_dtype);
-        if (table.key_dtype, table.value_dtype) == (key, value) {
+        let present = table.dtypes();
+        if present == (key, value) {
             return Ok(());
         }
         Err(invalid_argument!(
             "Conflicting key/value dtypes {key}->{value} with {}-{} for table {}",
-            table.key_dtype,
-            table.value_dtype,
+            present.0,
+            present.1,
             self.table.name()
         ))
     }
@@ -184,8 +174,8 @@ impl Kernel for MakeAnonymous {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
         let table = self.0.create(&special_keys(ctx)?)?;
         let name = format!("_{}_{}", unique_number(), ctx.node().name);
-        ctx.step().resources().create(ANONYMOUS, &name, table)?;
-        let handle = ctx.device().resource_handle::<Table>(ANONYMOUS, &name, Vec::new());
+        ctx.step().resources().create(Table::ANONYMOUS, &name, table)?;
+        let handle = ctx.device().resource_handle::<Table>(Table::ANONYMOUS, &name, Vec::new());
         ctx.set_output(0, Tensor::from_handles(Shape::scalar(), vec![handle])?)
     }
 }

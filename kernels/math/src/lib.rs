@@ -19,6 +19,7 @@ mod isa;
 mod isotonic;
 mod matmul;
 mod number;
+mod population;
 mod reduce;
 mod search;
 mod select;
@@ -49,5 +50,6 @@ pub fn register(registry: &mut Registry) {
     sequence::register(registry);
     search::register(registry);
     bins::register(registry);
+    population::register(registry);
     cross::register(registry);
 }

@@ -11,6 +11,7 @@ mod fractional_pool;
 mod multinomial;
 mod rejection;
 mod shuffle;
+mod sobol;
 mod stateful;
 mod stateless;
 mod truncated;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 pub fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
     stateful::register(registry);
     shuffle::register(registry);
+    sobol::register(registry);
     multinomial::register(registry);
     stateless::register(registry);
     candidates::register(registry, files);

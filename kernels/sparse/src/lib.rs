@@ -6,6 +6,7 @@ mod columns;
 mod coo;
 mod counts;
 mod cross;
+mod csr;
 mod edit_distance;
 mod number;
 mod pairwise;
@@ -44,4 +45,5 @@ pub fn register(registry: &mut Registry) {
     ragged::register(registry);
     ragged_dense::register(registry);
     ragged_variant::register(registry);
+    csr::register(registry);
 }

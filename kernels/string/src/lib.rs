@@ -15,6 +15,7 @@ mod pattern;
 mod print;
 mod printf;
 mod regex;
+mod script;
 mod split;
 mod substr;
 mod unicode;
@@ -36,6 +37,7 @@ pub fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
     number::register(registry);
     print::register(registry, files);
     regex::register(registry);
+    script::register(registry);
     split::register(registry);
     substr::register(registry);
     unicode::register(registry);

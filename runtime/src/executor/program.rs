@@ -1,6 +1,6 @@
 //! The form in which a graph runs: flat arrays, built once.
 
-use crate::executor::exchange::{Exchange, frame_name_hash};
+use crate::executor::exchange::Exchange;
 use crate::executor::frame::{Iteration, NodeState};
 use crate::{AnyKernel, Call, Construction, Device, FunctionRuntime, NodeInfo, Registry};
 use graphmill_graph::{AttrKind, Endpoint, Flow, FrameMap, Graph, Node, NodeId, frames};
@@ -133,7 +133,7 @@ pub(crate) struct FrameInfo {
     pub initial: Vec<NodeState>,
     pub slots: usize,
     pub enters: u32,
-    pub name_hash: u64,
+    pub name: Arc<str>,
     pub parallel_iterations: usize,
     slabs: Mutex<Vec<Iteration>>,
 }
@@ -282,7 +282,7 @@ impl<'a> Builder<'a> {
                 initial: Vec::new(),
                 slots: 0,
                 enters: 0,
-                name_hash: frame_name_hash(&frame.name),
+                name: frame.name.clone(),
                 parallel_iterations: frame.parallel_iterations.max(1) as usize,
                 slabs: Mutex::new(Vec::new()),
             })

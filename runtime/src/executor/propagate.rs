@@ -4,11 +4,10 @@
 //! 2018).
 
 use crate::Value;
-use crate::executor::exchange::frame_id;
 use crate::executor::frame::{FIRED, FrameInstance, Iteration, LIVE, NodeState, Waiting};
 use crate::executor::program::{Program, ProgramNode, Target};
 use crate::executor::run::{State, Task};
-use graphmill_graph::Flow;
+use graphmill_graph::{Flow, frame_id};
 use graphmill_tensor::internal;
 use smallvec::SmallVec;
 
@@ -112,7 +111,7 @@ impl State {
         let info = program.frames.get(child as usize)?;
         let number = iteration.number;
         let around = self.frames.get(iteration.frame as usize)?.as_ref()?.id;
-        let id = frame_id(around, number, info.name_hash);
+        let id = frame_id(around, number, &info.name);
         let free = self.frames.iter().position(Option::is_none).unwrap_or(self.frames.len());
         if free == self.frames.len() {
             self.frames.push(None);

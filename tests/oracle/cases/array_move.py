@@ -5,7 +5,8 @@ from tests.oracle.values import *  # noqa: F403
 
 OPS = """Transpose ConjugateTranspose Concat ConcatV2 ConcatOffset Split SplitV Pack Unpack Slice StridedSlice
 StridedSliceGrad Pad PadV2 MirrorPad MirrorPadGrad Tile Gather GatherV2 GatherNd Reverse ReverseV2 DynamicStitch
-DynamicPartition UnsortedSegmentSum ScatterNd"""
+DynamicPartition UnsortedSegmentSum ScatterNd
+UnravelIndex"""
 SOME = ["float", "int32", "string", "complex64", "bool", "bfloat16"]
 
 for name in ("Transpose", "ConjugateTranspose"):
@@ -327,3 +328,11 @@ for indices, updates, target in (
     ([[0]], shape(1, 2), [0, 2]),
 ):
     bad("ScatterNd", T=["float"], inputs=[indices, updates, target], code=INVALID_ARGUMENT, text=True)
+
+op("UnravelIndex", inputs=[[22, 41, 37, 0], [7, 6]])
+op("UnravelIndex", inputs=[1621, [6, 7, 8, 9]])
+op("UnravelIndex", inputs=[[-1, -9], [3, 4]])
+bad("UnravelIndex", inputs=[np.zeros(0), [3, 4]], code=INVALID_ARGUMENT)
+op("UnravelIndex", inputs=[0, np.zeros(0)], either=True)
+for indices, dims in (([12], [3, 4]), ([[1]], [3, 4]), ([1], 3), ([1], [3, 0]), ([1], [3, -4]), ([1], [1 << 20, 1 << 20])):
+    bad("UnravelIndex", Tidx=["int32"], inputs=[indices, dims], code=INVALID_ARGUMENT)

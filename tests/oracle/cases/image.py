@@ -6,7 +6,8 @@ from tests.oracle.values import *  # noqa: F403
 OPS = """ResizeBilinear ResizeNearestNeighbor ResizeBicubic ResizeArea ResizeBilinearGrad ResizeNearestNeighborGrad ResizeBicubicGrad
 ScaleAndTranslate ScaleAndTranslateGrad CropAndResize CropAndResizeGradImage CropAndResizeGradBoxes AdjustContrastv2 AdjustHue
 AdjustSaturation RGBToHSV HSVToRGB DrawBoundingBoxes DrawBoundingBoxesV2 NonMaxSuppression NonMaxSuppressionV2 NonMaxSuppressionV3
-NonMaxSuppressionV4 NonMaxSuppressionV5 NonMaxSuppressionWithOverlaps CombinedNonMaxSuppression ExtractImagePatches ExtractVolumePatches"""
+NonMaxSuppressionV4 NonMaxSuppressionV5 NonMaxSuppressionWithOverlaps CombinedNonMaxSuppression ExtractImagePatches ExtractVolumePatches
+ExtractGlimpse ExtractGlimpseV2 ImageProjectiveTransformV2 ImageProjectiveTransformV3"""
 
 CORNERS = [{}, {"align_corners": True}, {"half_pixel_centers": True}]
 SIZES = [[3, 5], [1, 1], [7, 2], [4, 6], [13, 17]]
@@ -98,3 +99,34 @@ for padding in ("SAME", "VALID"):
     op("ExtractVolumePatches", inputs=[shape(2, 5, 6, 4, 2)], padding=padding, ksizes=[1, 2, 3, 2, 1], strides=[1, 2, 1, 2, 1])
 bad("ExtractImagePatches", T=["float"], inputs=[shape(7, 6, 2)], padding="SAME", ksizes=[1, 2, 2, 1], strides=[1, 1, 1, 1], rates=[1, 1, 1, 1])
 bad("ExtractImagePatches", T=["float"], inputs=[shape(1, 1, 1, 2)], padding="VALID", ksizes=[1, 9, 9, 1], strides=[1, 1, 1, 1], rates=[1, 1, 1, 1])
+
+GLIMPSES = [[0.0, 0.0], [0.5, -0.5], [-1.0, 1.0]]
+for name in ("ExtractGlimpse", "ExtractGlimpseV2"):
+    for centered in (True, False):
+        for normalized in (True, False):
+            offsets = GLIMPSES if normalized else [[1.0, 2.0], [0.0, -3.0], [4.0, 30.0]]
+            for size in ([3, 4], [1, 1], [9, 3]):
+                op(name, inputs=[shape(3, 6, 7, 2), size, offsets], centered=centered, normalized=normalized, noise="zero", uniform_noise=False)
+    op(name, inputs=[shape(2, 6, 7, 2), [0, 3], [[0.0, 0.0], [0.0, 0.0]]], noise="zero", uniform_noise=False)
+    op(name, inputs=[shape(1, 8, 8, 1), [9, 9], [[0.0, 0.0]]], noise="gaussian", uniform_noise=False, shapes_only=True)
+    op(name, inputs=[shape(1, 8, 8, 1), [9, 9], [[0.0, 0.0]]], shapes_only=True)
+    bad(name, inputs=[shape(6, 7, 2), [3, 4], [[0.0, 0.0]]], code=INVALID_ARGUMENT)
+    bad(name, inputs=[shape(1, 6, 7, 2), [3], [[0.0, 0.0]]], code=INVALID_ARGUMENT)
+    bad(name, inputs=[shape(2, 6, 7, 2), [3, 4], [[0.0, 0.0]]], code=INVALID_ARGUMENT)
+    bad(name, inputs=[shape(1, 6, 7, 2), [3, 4], [[0.0]]], code=INVALID_ARGUMENT)
+    bad(name, inputs=[shape(1, 6, 7, 2), [3, -4], [[0.0, 0.0]]], code=INVALID_ARGUMENT)
+    bad(name, inputs=[shape(1, 6, 7, 2), [3, 4], [[0.0, 0.0]]], noise="pink", uniform_noise=False, code=INVALID_ARGUMENT)
+    bad(name, inputs=[shape(1, 6, 7, 2), [3, 4], [[0.0, 0.0]]], noise="zero", uniform_noise=True, code=INVALID_ARGUMENT)
+
+TURN = [[0.5, -0.75, 2.25, 0.75, 0.5, -1.5, 0.0, 0.0]]
+WARP = [[1.25, 0.25, -7.5, -0.25, 1.5, -6.25, 0.03125, -0.0625], [-1.0, 0.0, 15.0, 0.0, 3.0, -9.0, 0.0, 0.0]]
+for name, rest in (("ImageProjectiveTransformV2", []), ("ImageProjectiveTransformV3", [7.0])):
+    for fill_mode in ("CONSTANT", "REFLECT", "WRAP", "NEAREST"):
+        for interpolation in ("NEAREST", "BILINEAR"):
+            for transforms in (TURN, WARP):
+                op(name, inputs=[shape(2, 5, 6, 2), transforms, [7, 8], *rest], interpolation=interpolation, fill_mode=fill_mode, ulp=16, abs_ulp=64)
+        op(name, dtype=["float"], inputs=[shape(1, 1, 1, 1), TURN, [3, 3], *rest], interpolation="NEAREST", fill_mode=fill_mode)
+    bad(name, dtype=["float"], inputs=[shape(5, 6, 2), TURN, [7, 8], *rest], interpolation="NEAREST", code=INVALID_ARGUMENT)
+    bad(name, dtype=["float"], inputs=[shape(3, 5, 6, 2), WARP, [7, 8], *rest], interpolation="NEAREST", code=INVALID_ARGUMENT)
+    bad(name, dtype=["float"], inputs=[shape(1, 5, 6, 2), TURN, [7], *rest], interpolation="NEAREST", code=INVALID_ARGUMENT)
+    bad(name, dtype=["float"], inputs=[shape(1, 5, 6, 2), TURN, [7, 0], *rest], interpolation="NEAREST", code=INVALID_ARGUMENT)

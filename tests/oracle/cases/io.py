@@ -9,7 +9,8 @@ from tests.oracle.table import *  # noqa: F403
 from tests.oracle.values import *  # noqa: F403
 
 OPS = """DecodeRaw DecodePaddedRaw DecodeCompressed ParseTensor ShardedFilename ShardedFilespec
-ScalarSummary HistogramSummary TensorSummaryV2"""
+ScalarSummary HistogramSummary TensorSummaryV2
+DecodeJSONExample"""
 
 for basename, shard, shards in (("a/b", 0, 1), ("", 7, 12), ("x", 123456, 1234567), ("x", -1, -2)):
     op("ShardedFilename", inputs=[basename, shard, shards])
@@ -47,3 +48,20 @@ for values in ([], [0.0], [1e300, -1e300], [1e-13, 5.0, 5.0]):
 bad("HistogramSummary", T=["float"], inputs=["tag", [np.nan]], code=INVALID_ARGUMENT)
 bad("HistogramSummary", T=["float"], inputs=["tag", [np.inf]], code=INVALID_ARGUMENT)
 op("TensorSummaryV2", inputs=["tag", shape(2, 3), b""])
+
+JSON_EXAMPLES = [
+    '{}',
+    '{"features": null}',
+    '{"features": {}}',
+    '{"features": {"feature": {}}}',
+    '{"features": {"feature": {"b": {"int64List": {"value": ["3", -4, 5.0, 1e3]}}, "a": {"bytes_list": {"value": ["aGk=", "_-8"]}}}}}',
+    '{"features": {"feature": {"f": {"floatList": {"value": [1, -2.5, "NaN", "-Infinity", "3.5"]}}, "e": {}, "n": {"floatList": {}}}}}',
+]
+for text in JSON_EXAMPLES:
+    op("DecodeJSONExample", inputs=[text])
+op("DecodeJSONExample", inputs=[[JSON_EXAMPLES[:3], JSON_EXAMPLES[3:]]])
+op("DecodeJSONExample", inputs=[np.array([], object)])
+for text in ("", "{", '{"x": 1}', '{"features": 1}', '{"features": {"feature": {"a": {"floatList": {"value": [true]}}}}}',
+             '{"features": {"feature": {"a": {"int64List": {"value": [1.5]}}}}}', '{"features": {"feature": {"a": {"bytesList": {"value": ["!"]}}}}}',
+             '{"features": {"feature": {"a": {"floatList": {}, "int64List": {}}}}}'):
+    bad("DecodeJSONExample", inputs=[text], code=INVALID_ARGUMENT)

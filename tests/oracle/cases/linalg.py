@@ -8,7 +8,8 @@ from tests.oracle.values import *  # noqa: F403
 
 OPS = """BandedTriangularSolve Cholesky CholeskyGrad Einsum FFT FFT2D FFT3D IFFT IFFT2D IFFT3D IRFFT IRFFT2D IRFFT3D
 LogMatrixDeterminant Lu MatrixDeterminant  MatrixInverse MatrixLogarithm MatrixSolve MatrixSolveLs
-MatrixSquareRoot MatrixTriangularSolve Qr RFFT RFFT2D RFFT3D SelfAdjointEigV2 Svd TridiagonalMatMul TridiagonalSolve"""
+MatrixSquareRoot MatrixTriangularSolve Qr RFFT RFFT2D RFFT3D SelfAdjointEigV2 Svd TridiagonalMatMul TridiagonalSolve
+AudioSpectrogram Mfcc"""
 
 CLOSE = {"rtol": 2e-3, "atol": 2e-3}
 
@@ -124,3 +125,21 @@ for rank, suffix in ((1, ""), (2, "2D"), (3, "3D")):
             op(f"IRFFT{suffix}", inputs=[shape(*half, low=-1, high=1), lengths], atol=1e-4, rtol=1e-4, **types)
         bad(f"RFFT{suffix}", inputs=[shape(4, 5, 8), np.array([9] * rank, np.int32)], code=INVALID_ARGUMENT, **types)
         bad(f"RFFT{suffix}", inputs=[shape(4, 5, 8), np.array([2] * (rank + 1), np.int32)], code=INVALID_ARGUMENT, text=True, **types)
+
+for window, stride in ((8, 4), (6, 1), (5, 7), (20, 3), (64, 2)):
+    for squared in (True, False):
+        op("AudioSpectrogram", inputs=[shape(40, 2), ], window_size=window, stride=stride, magnitude_squared=squared, rtol=1e-5, atol=1e-4)
+op("AudioSpectrogram", inputs=[shape(0, 2)], window_size=4, stride=2)
+op("AudioSpectrogram", inputs=[shape(9, 0)], window_size=4, stride=2)
+bad("AudioSpectrogram", inputs=[shape(40)], window_size=4, stride=2, code=INVALID_ARGUMENT)
+bad("AudioSpectrogram", inputs=[shape(40, 1)], window_size=1, stride=2, code=INVALID_ARGUMENT)
+bad("AudioSpectrogram", inputs=[shape(40, 1)], window_size=4, stride=0, code=INVALID_ARGUMENT)
+energies = shape(2, 3, 129, low=0.0, high=20.0)
+op("Mfcc", inputs=[energies, 16000], ulp=64, abs_ulp=512)
+op("Mfcc", inputs=[energies, 8000], upper_frequency_limit=3000.0, lower_frequency_limit=100.0, filterbank_channel_count=20, dct_coefficient_count=20, ulp=64, abs_ulp=512)
+op("Mfcc", inputs=[energies, 4000], ulp=64, abs_ulp=512)
+bad("Mfcc", inputs=[shape(3, 129), 16000], code=INVALID_ARGUMENT)
+bad("Mfcc", inputs=[energies, [16000]], code=INVALID_ARGUMENT)
+bad("Mfcc", inputs=[energies, 0], code=INVALID_ARGUMENT)
+bad("Mfcc", inputs=[energies, 16000], dct_coefficient_count=41, code=INVALID_ARGUMENT)
+bad("Mfcc", inputs=[energies, 16000], upper_frequency_limit=10.0, code=INVALID_ARGUMENT)

@@ -58,7 +58,7 @@ GRADIENTS = {
     "InvGrad": {"ulp": 4},
 }
 DENORMALS = "Abs Neg Square Floor Ceil Rint IsNan IsFinite Sqrt Rsqrt Reciprocal Exp Sin Tanh".split()
-OPS = " ".join([*UNARY, *GRADIENTS, "Complex"])
+OPS = " ".join([*UNARY, *GRADIENTS, "Complex", "PopulationCount", "CumulativeLogsumexp"])
 
 SPECIAL = {"Erf": {"T": ["half", "bfloat16", "float"]}, "Log1p": {"T": FLOATS}}
 PARTS = ("Real", "Imag", "Angle", "ComplexAbs")
@@ -111,3 +111,16 @@ for name in PARTS:
         for v in (shape(3, 7), scalar(), empty(), large(), special(), complex_special()):
             op(name, inputs=[v], **types, **UNARY[name])
 op("Conj", T=COMPLEX, inputs=[complex_special()])
+
+op("PopulationCount", inputs=[shape(3, 5)])
+op("PopulationCount", T=["int8", "int64"], inputs=[[-1, 0, 1, -128, 127]])
+op("PopulationCount", T=["int32"], inputs=[shape(0)])
+op("PopulationCount", T=["uint16"], inputs=[scalar()])
+
+for exclusive in (True, False):
+    for reverse in (True, False):
+        op("CumulativeLogsumexp", inputs=[shape(3, 4, 2), 1], exclusive=exclusive, reverse=reverse, ulp=16, abs_ulp=16)
+        op("CumulativeLogsumexp", T=["float", "double"], inputs=[[-np.inf, -np.inf, 1.0, 700.0, np.inf, np.nan], -1], exclusive=exclusive, reverse=reverse, ulp=16, abs_ulp=16)
+bad("CumulativeLogsumexp", T=["float"], inputs=[shape(3, 4), 2], code=INVALID_ARGUMENT)
+bad("CumulativeLogsumexp", T=["float"], inputs=[shape(3, 4), [1]], code=INVALID_ARGUMENT)
+op("CumulativeLogsumexp", T=["float"], inputs=[shape(0, 4), 0])

@@ -3,7 +3,7 @@
 from tests.oracle.table import *  # noqa: F403
 from tests.oracle.values import *  # noqa: F403
 
-OPS = "RandomUniform RandomUniformInt RandomStandardNormal TruncatedNormal RandomShuffle"
+OPS = "RandomUniform RandomUniformInt RandomStandardNormal TruncatedNormal RandomShuffle SobolSample"
 
 SEEDS = [(1, 2), (87654321, 0), (0, 5), (-3, 1 << 40), ((1 << 63) - 1, -(1 << 63))]
 FLOAT_OPS = ("RandomUniform", "RandomStandardNormal", "TruncatedNormal")
@@ -40,3 +40,8 @@ for values in (sequence(7, 3), sequence(3, 2, 2), sequence(1), sequence(1, 5), s
     op("RandomShuffle", inputs=[values], seed=5, seed2=6, runs=2)
 op("RandomShuffle", T=["int32", "double", "string"], inputs=[sequence(5000)], seed=5, seed2=6)
 op("RandomShuffle", T=["int32", "double"], inputs=[sequence(3000, 40)], seed=5, seed2=6)
+
+for dim, count, skip in ((1, 1, 0), (5, 10, 0), (7, 300, 31), (21200, 3, 1000), (3, 2000, 1 << 29)):
+    op("SobolSample", inputs=[dim, count, skip])
+for dim, count, skip in ((0, 5, 0), (21201, 5, 0), (3, 0, 0), (3, 5, -1), (3, 5, 2147483643)):
+    bad("SobolSample", dtype=["float"], inputs=[dim, count, skip], code=INVALID_ARGUMENT)

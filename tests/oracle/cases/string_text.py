@@ -6,7 +6,8 @@ from tests.oracle.values import *  # noqa: F403
 OPS = """AsString DecodeBase64 EncodeBase64 Fingerprint ReduceJoin RegexFullMatch RegexReplace StaticRegexFullMatch
 StaticRegexReplace StringFormat StringJoin StringLength StringLower StringNGrams StringSplit StringSplitV2 StringStrip
 StringToHashBucket StringToHashBucketFast StringToHashBucketStrong StringToNumber StringUpper Substr UnicodeDecode
-UnicodeDecodeWithOffsets UnicodeEncode UnicodeTranscode UnsortedSegmentJoin"""
+UnicodeDecodeWithOffsets UnicodeEncode UnicodeTranscode UnsortedSegmentJoin
+UnicodeScript"""
 
 WORDS = [b"", b"a", b"Hello, World!", b" \t two words\n ", "h\u00e9 \u4f60\u597d \U0001f600".encode(), b"\xff\x00\xfe", b"x" * 300]
 
@@ -166,3 +167,8 @@ for encoding in ("UTF-8", "UTF-16-BE", "UTF-32-BE"):
         op("UnicodeEncode", inputs=[[97, 0x1F600, 0xD800, 0x110000, -1, 0xFFFE, 98], [0, 2, 2, 7]], output_encoding=encoding, errors=errors)
 for codes, splits in (([1, 2], [0, 3]), ([1, 2], [1, 2]), ([1, 2, 3], [0, 2, 1, 3]), ([0xD800], [0, 1])):
     bad("UnicodeEncode", inputs=[codes, splits], output_encoding="UTF-8", errors="strict", text=True)
+
+op("UnicodeScript", inputs=[np.arange(0x3200).reshape(2, -1)])
+op("UnicodeScript", inputs=[np.arange(0, 0x110000, 37)])
+op("UnicodeScript", inputs=[[-1, 0x10FFFF, 0x110000, 2147483647]])
+op("UnicodeScript", inputs=[65])

@@ -2,6 +2,7 @@
 
 mod arg;
 mod engine;
+mod log_scan;
 mod plan;
 mod scan;
 
@@ -340,4 +341,5 @@ pub(crate) fn register(r: &mut Registry) {
     r.op("L2Loss").types("T", &[DType::BFloat16]).kernel(|_| Ok(L2Loss::<bf16>(PhantomData)));
     arg::register(r);
     scan::register(r);
+    log_scan::register(r);
 }

@@ -31,7 +31,7 @@ impl<T: Number, const PRODUCT: bool> Scan<T, PRODUCT> {
     }
 }
 
-fn axis_of(axis: &Tensor, rank: usize) -> Result<usize> {
+pub(super) fn axis_of(axis: &Tensor, rank: usize) -> Result<usize> {
     if !axis.shape().is_scalar() {
         return Err(invalid_argument!("ScanOp: axis must be a scalar, not {}", axis.shape()));
     }

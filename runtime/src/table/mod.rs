@@ -1,25 +1,35 @@
-//! Tables, whatever their kind.
+//! Lookup tables: maps from keys to values that outlive a step.
+//!
+//! There are three kinds: tables that are filled once, mutable ones, and dense ones, whose buckets the user sees. All take
+//! their keys apart into [`key::Key`] and keep values in a tensor, so that one body serves every pair of types.
 
-use crate::dense::Dense;
-use crate::hash::{HashRows, Pick};
-use crate::key::{Key, keys_of, keys_to_tensor};
-use graphmill_runtime::Resource;
+mod dense;
+mod hash;
+mod key;
+
+pub use dense::DenseSpec;
+
+use crate::{Context, Resource};
+use dense::Dense;
 use graphmill_tensor::{
-    DType, Result, Shape, Tensor, aborted, failed_precondition, invalid_argument, unimplemented_op,
+    Code, DType, Result, Shape, Tensor, aborted, failed_precondition, invalid_argument, unimplemented_op,
 };
+use hash::{HashRows, Pick};
+use key::{Key, keys_of, keys_to_tensor};
 use parking_lot::RwLock;
+use std::sync::Arc;
 
 /// A table as a handle names it.
-pub(crate) struct Table {
-    pub key_dtype: DType,
-    pub value_dtype: DType,
-    pub key_shape: Shape,
-    pub value_shape: Shape,
+pub struct Table {
+    key_dtype: DType,
+    value_dtype: DType,
+    key_shape: Shape,
+    value_shape: Shape,
     body: RwLock<Body>,
 }
 
 /// What a table is made of.
-pub(crate) enum Body {
+enum Body {
     /// Filled once.
     Fixed { initialized: bool, rows: HashRows },
     /// Changed at will.
@@ -33,10 +43,96 @@ impl Resource for Table {
 }
 
 impl Table {
-    pub fn new(dtypes: (DType, DType), key_shape: Shape, value_shape: Shape, body: Body) -> Table {
+    /// The container within a step that holds tables without a name.
+    pub const ANONYMOUS: &'static str = "_anonymous_tables";
+
+    fn new(dtypes: (DType, DType), key_shape: Shape, value_shape: Shape, body: Body) -> Table {
         Table { key_dtype: dtypes.0, value_dtype: dtypes.1, key_shape, value_shape, body: RwLock::new(body) }
     }
 
+    /// A table of scalars that is filled once. `dtypes` are those of keys and values.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn fixed(dtypes: (DType, DType)) -> Result<Table> {
+        let rows = HashRows::new(dtypes.1, 1)?;
+        Ok(Table::new(dtypes, Shape::scalar(), Shape::scalar(), Body::Fixed { initialized: false, rows }))
+    }
+
+    /// A table that changes at will, from scalars to values of one shape.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn mutable(dtypes: (DType, DType), value_shape: Shape) -> Result<Table> {
+        let rows = HashRows::new(dtypes.1, value_shape.num_elements())?;
+        Ok(Table::new(dtypes, Shape::scalar(), value_shape, Body::Mutable(rows)))
+    }
+
+    /// A dense table.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for bad numbers of buckets, or if the two special keys differ in shape or are equal.
+    pub fn dense(spec: &DenseSpec<'_>) -> Result<Table> {
+        let dtypes = (spec.empty.dtype(), spec.value_dtype);
+        let (key_shape, value_shape) = (spec.empty.shape().clone(), spec.value_shape.clone());
+        Ok(Table::new(dtypes, key_shape, value_shape, Body::Dense(Dense::new(spec)?)))
+    }
+
+    /// The table that input 0 names, and a check of the node's types behind it.
+    ///
+    /// # Errors
+    /// If there is no such table; `INVALID_ARGUMENT` if the types are not its own.
+    pub fn of_input(
+        ctx: &Context<'_>,
+        inputs: impl FnOnce(&Table) -> Vec<DType>,
+        outputs: impl FnOnce(&Table) -> Vec<DType>,
+    ) -> Result<Arc<Table>> {
+        let anonymous = ctx.input(0).ok().filter(|tensor| tensor.dtype() == DType::Resource);
+        let anonymous = anonymous.and_then(|tensor| tensor.handles().ok()?.first());
+        let table = match anonymous.filter(|handle| handle.container == Table::ANONYMOUS) {
+            Some(handle) => {
+                ctx.device().check_handle::<Table>(handle)?;
+                ctx.step().resources().lookup::<Table>(Table::ANONYMOUS, &handle.name)?
+            }
+            None => ctx.input_resource::<Table>(0)?,
+        };
+        let node = ctx.node();
+        let have: Vec<DType> = node.input_types.iter().skip(1).map(|slot| slot.dtype).collect();
+        let have_outputs: Vec<DType> = node.output_types.iter().map(|slot| slot.dtype).collect();
+        let (want, want_outputs) = (inputs(&table), outputs(&table));
+        if have == want && have_outputs == want_outputs {
+            return Ok(table);
+        }
+        let handle = node.input_types.first().map(ToString::to_string).unwrap_or_default();
+        let list = |types: &[DType]| types.iter().map(|dtype| dtype.name()).collect::<Vec<_>>().join(",");
+        Err(invalid_argument!(
+            "Signature mismatch, have: {handle},{}->{} expected: {handle},{}->{}",
+            list(&have),
+            list(&have_outputs),
+            list(&want),
+            list(&want_outputs)
+        ))
+    }
+
+    /// As [`Table::of_input`], of a table that is filled once and a node without outputs.
+    ///
+    /// # Errors
+    /// As [`Table::of_input`]; `INVALID_ARGUMENT` if the table is of another kind.
+    pub fn to_fill(ctx: &Context<'_>, inputs: impl FnOnce(&Table) -> Vec<DType>) -> Result<Arc<Table>> {
+        let table = Table::of_input(ctx, inputs, |_| Vec::new())?;
+        let initializable = matches!(&*table.body.read(), Body::Fixed { .. });
+        if initializable {
+            return Ok(table);
+        }
+        Err(invalid_argument!("The table is not initializable"))
+    }
+
+    /// The types of keys and values.
+    pub fn dtypes(&self) -> (DType, DType) {
+        (self.key_dtype, self.value_dtype)
+    }
+
+    /// How many keys there are.
     pub fn len(&self) -> usize {
         match &*self.body.read() {
             Body::Fixed { initialized: false, .. } => 0,
@@ -213,13 +309,23 @@ impl Table {
         self.initialize(keys, values)
     }
 
-    /// Whether the table is one that is filled once.
-    pub fn is_initializable(&self) -> bool {
-        matches!(&*self.body.read(), Body::Fixed { .. })
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
-    /// Whether it has been filled.
-    pub fn is_initialized(&self) -> bool {
+    /// Fills a table that is filled once, from where its name says; if it has been filled, with whatever, that is fine.
+    ///
+    /// # Errors
+    /// As [`Table::initialize`].
+    pub fn fill(&self, keys: &Tensor, values: &Tensor) -> Result<()> {
+        match self.initialize(keys, values) {
+            Err(error) if error.code() == Code::FailedPrecondition && self.is_initialized() => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    fn is_initialized(&self) -> bool {
         !matches!(&*self.body.read(), Body::Fixed { initialized: false, .. })
     }
 

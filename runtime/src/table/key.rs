@@ -1,11 +1,11 @@
 //! Keys of tables.
 
-use graphmill_runtime::{hash64, hash64_combine};
+use crate::{hash64, hash64_combine};
 use graphmill_tensor::{Bytes, DType, Result, Shape, Tensor, invalid_argument};
 
 /// A key: an integer, a string, or several of either.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Key {
+pub(super) enum Key {
     Int(i64),
     Text(Bytes),
     Many(Box<[Key]>),
@@ -33,7 +33,7 @@ impl Key {
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` for a type that cannot be a key.
-pub(crate) fn keys_of(tensor: &Tensor, size: usize) -> Result<Vec<Key>> {
+pub(super) fn keys_of(tensor: &Tensor, size: usize) -> Result<Vec<Key>> {
     let singles: Vec<Key> = match tensor.dtype() {
         DType::Int32 => tensor.as_slice::<i32>()?.iter().map(|&v| Key::Int(i64::from(v))).collect(),
         DType::Int64 => tensor.as_slice::<i64>()?.iter().map(|&v| Key::Int(v)).collect(),
@@ -50,7 +50,7 @@ pub(crate) fn keys_of(tensor: &Tensor, size: usize) -> Result<Vec<Key>> {
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` if keys and shape do not go together.
-pub(crate) fn keys_to_tensor<'a>(keys: impl Iterator<Item = &'a Key>, dtype: DType, shape: Shape) -> Result<Tensor> {
+pub(super) fn keys_to_tensor<'a>(keys: impl Iterator<Item = &'a Key>, dtype: DType, shape: Shape) -> Result<Tensor> {
     let parts = keys.flat_map(Key::parts);
     let int = |key: &Key| if let Key::Int(value) = key { *value } else { 0 };
     let text = |key: &Key| if let Key::Text(value) = key { value.clone() } else { Bytes::new() };

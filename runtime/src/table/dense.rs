@@ -1,10 +1,10 @@
 //! The buckets of dense tables. Which bucket a key is in can be seen by `LookupTableExport`, so probing goes as in TensorFlow.
 
-use crate::hash::Pick;
-use crate::key::{Key, keys_of, keys_to_tensor};
+use super::hash::Pick;
+use super::key::{Key, keys_of, keys_to_tensor};
 use graphmill_tensor::{DType, Result, Shape, Status, Tensor, internal, invalid_argument};
 
-pub(crate) struct Dense {
+pub(super) struct Dense {
     empty: Key,
     deleted: Key,
     max_load_factor: f32,
@@ -17,12 +17,18 @@ pub(crate) struct Dense {
 }
 
 /// What makes a dense table.
-pub(crate) struct DenseSpec<'a> {
+pub struct DenseSpec<'a> {
+    /// The key that marks buckets never used.
     pub empty: &'a Tensor,
+    /// The key that marks buckets whose key was removed.
     pub deleted: &'a Tensor,
+    /// The type of values.
     pub value_dtype: DType,
-    pub value_size: usize,
+    /// The shape of each value.
+    pub value_shape: Shape,
+    /// How many buckets there are at first.
     pub buckets: i64,
+    /// How full the buckets may get before there will be more.
     pub max_load_factor: f32,
 }
 
@@ -58,7 +64,7 @@ impl Dense {
             max_load_factor: spec.max_load_factor,
             key_dtype: spec.empty.dtype(),
             key_size,
-            value_size: spec.value_size,
+            value_size: spec.value_shape.num_elements(),
             entries: 0,
             buckets: Vec::new(),
             values: Tensor::alloc(spec.value_dtype, Shape::vector(0))?,
@@ -231,7 +237,7 @@ mod tests {
             empty: &Tensor::scalar(0i64).unwrap(),
             deleted: &Tensor::scalar(-1i64).unwrap(),
             value_dtype: DType::Int64,
-            value_size: 1,
+            value_shape: Shape::scalar(),
             buckets: 4,
             max_load_factor: 0.8,
         };

@@ -1,11 +1,11 @@
 //! The map within tables that are not dense.
 
-use crate::key::Key;
+use super::key::Key;
 use graphmill_tensor::{DType, Mover, Result, Shape, Tensor};
 use std::collections::HashMap;
 
 /// Keys, each with a row of a tensor that holds the values.
-pub(crate) struct HashRows {
+pub(super) struct HashRows {
     rows: HashMap<Key, usize>,
     values: Tensor,
     row_size: usize,
@@ -95,7 +95,7 @@ impl HashRows {
 }
 
 /// Rows of the first source; where there is none, the row of the second source, which has one or as many as the target.
-pub(crate) struct Pick {
+pub(super) struct Pick {
     pub rows: Vec<Option<usize>>,
     pub size: usize,
 }
