@@ -6,7 +6,7 @@ use crate::peers::{Peers, task_of};
 use crate::task::Task;
 use bytes::Bytes;
 use graphmill_runtime::{LocalRendezvous, Parcel, Receiver, Rendezvous, Step};
-use graphmill_tensor::{Result, Status, Tensor, internal, invalid_argument};
+use graphmill_tensor::{Code, Result, Status, Tensor, internal, invalid_argument, payload};
 use graphmill_wire::service::WorkerMethod;
 use graphmill_wire::tensorflow::{RecvTensorRequest, RecvTensorResponse};
 use parking_lot::Mutex;
@@ -105,7 +105,8 @@ impl StepExchange {
         self.runtime.spawn(async move {
             let call = async {
                 let message = Frames::message(&request)?;
-                decode_received(channel.call(WorkerMethod::RecvTensor.path(), message, None).await?)
+                let answer = channel.call(WorkerMethod::RecvTensor.path(), message, None).await;
+                decode_received(answer.map_err(consequence)?)
             };
             let told = async {
                 loop {
@@ -124,6 +125,13 @@ impl StepExchange {
             receiver(outcome);
         });
     }
+}
+
+/// An error of a part of the step on another task is reported by that part, and here only its consequence. A task that is gone or
+/// began anew reports nothing.
+fn consequence(error: Status) -> Status {
+    let restarted = error.payloads().iter().any(|(key, _)| key == payload::WORKER_POSSIBLY_RESTARTED);
+    if restarted || error.code() == Code::Unavailable { error } else { error.derived() }
 }
 
 fn over() -> Status {
