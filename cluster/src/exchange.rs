@@ -159,7 +159,16 @@ impl Rendezvous for StepExchange {
         if task == self.peers.own() {
             return self.local.receive(key, receiver);
         }
-        self.receive_from(task, key, receiver);
+        let over_grpc = match self.peers.stream(task) {
+            Some(stream) => {
+                let marked = Box::new(move |outcome: Result<Parcel>| receiver(outcome.map_err(consequence)));
+                stream.receive(&self.runtime, self.step, key, marked)
+            }
+            None => Err(receiver),
+        };
+        if let Err(receiver) = over_grpc {
+            self.receive_from(task, key, receiver);
+        }
     }
 
     fn abort(&self, reason: Status) {
@@ -170,6 +179,7 @@ impl Rendezvous for StepExchange {
             ended.get_or_insert_with(|| reason.clone());
             first
         });
+        self.peers.streams().for_each(|stream| stream.abort(self.step, &reason));
         self.local.abort(reason);
     }
 }

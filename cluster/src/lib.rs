@@ -2,6 +2,7 @@
 //!
 //! A [`Server`] is one task of a cluster. Clients reach its master over gRPC; [`grpc`] is the seam to the gRPC library.
 
+mod accept;
 mod aggregate;
 mod cluster_spec;
 mod config;
@@ -16,7 +17,9 @@ mod request_ids;
 mod running;
 mod server;
 mod services;
+mod shared_memory;
 mod step_stats;
+mod stream;
 mod task;
 mod worker;
 

@@ -1,12 +1,12 @@
 //! The server: sockets, threads, and an end that does not take for ever.
 
-use crate::ServerConfig;
 use crate::config::Identity;
 use crate::grpc::GrpcService;
 use crate::master::Master;
 use crate::services::Services;
 use crate::task::Task;
 use crate::worker::Worker;
+use crate::{ServerConfig, accept};
 use graphmill_runtime::Registry;
 use graphmill_tensor::{Result, Status, aborted, internal, invalid_argument, unavailable};
 use std::io;
@@ -71,6 +71,7 @@ impl Server {
         let (own, handle) = ((identity.job.as_str(), identity.task), runtime.handle().clone());
         let task = Arc::new(Task::new(own, &config.cluster, threads, registry, config.random, handle));
         tracing::info!(task = task.name, port, "listening");
+        let streams = task.clone();
         let services = Arc::new(Services { master: Master::new(task.clone()), worker: Worker::new(task) });
         let incoming = {
             let _runtime = runtime.enter();
@@ -81,6 +82,10 @@ impl Server {
             runtime.spawn(async move { services.master.end_idle_sessions(limit).await });
         }
         let (stop, stopped) = oneshot::channel::<()>();
+        let incoming = {
+            let _runtime = runtime.enter();
+            accept::split(streams, incoming)
+        };
         let service = GrpcService::new(services.clone());
         let connections = runtime.spawn(async move {
             let signal = async move {

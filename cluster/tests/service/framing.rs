@@ -27,8 +27,8 @@ fn unknown_methods_and_services() {
         let answer = client.raw(path, &[], framed(&[]));
         assert_eq!((answer.http_status, answer.status().0), (200, Code::Unimplemented), "{path}");
     }
-    let answer = client.raw(WorkerMethod::RunGraph.path(), &[], framed(&[]));
-    assert!(answer.status().0 == Code::Unimplemented && answer.status().1.contains("RunGraph"));
+    let answer = client.raw(WorkerMethod::Tracing.path(), &[], framed(&[]));
+    assert!(answer.status().0 == Code::Unimplemented && answer.status().1.contains("Tracing"));
 }
 
 #[test]
