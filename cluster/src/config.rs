@@ -29,6 +29,9 @@ pub struct ServerConfig {
     pub inter_op_threads: usize,
     /// How long a session may be without a call before it is ended; for ever if absent.
     pub session_timeout: Option<Duration>,
+    /// The task that leads groups of collective operations, such as `/job:worker/task:0`. Without one: task 0 of job `worker`, else the
+    /// first task of the first job.
+    pub collective_leader: Option<String>,
     /// Where random numbers come from.
     pub random: Random,
 }

@@ -4,6 +4,7 @@
 
 mod aggregate;
 mod cluster_spec;
+mod collective;
 mod config;
 mod encoded;
 mod exchange;
