@@ -1,7 +1,7 @@
 //! Buffers that the members of a group offer each other, by step and key.
 
 use graphmill_runtime::{Fetched, Taken};
-use graphmill_tensor::{Result, Status, Tensor, internal};
+use graphmill_tensor::{Status, Tensor, internal};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -222,7 +222,7 @@ impl Drop for Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use graphmill_tensor::cancelled;
+    use graphmill_tensor::{Result, cancelled};
     use std::sync::mpsc::channel;
 
     fn tensor() -> Tensor {
