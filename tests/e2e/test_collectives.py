@@ -77,9 +77,9 @@ def on_all(count, build):
     return results
 
 
-def run(server, fetches, **options):
-    with v1.Session(server.target) as session:
-        return session.run(fetches, **options)
+def run(server, fetches):
+    with v1.Session(server.target, config=v1.ConfigProto(operation_timeout_in_ms=60_000)) as session:
+        return session.run(fetches)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
@@ -187,14 +187,12 @@ def test_clients_that_know_nothing_of_each_other(pair):
 def test_operations_in_loops(ours):
     group, key = next(KEYS), next(KEYS)
 
-    def loop(task):
-        def body(i, x):
-            with device(task):
-                return i + 1, collective_ops.all_reduce(x, 2, group, key, "Add", "Id")
+    def body(i, first, second):
+        reduce = lambda task: collective_ops.all_reduce([first, second][task], 2, group, key, "Add", "Id")
+        return [i + 1, *on_all(2, reduce)]
 
-        return v1.while_loop(lambda i, x: i < 5, body, [tf.constant(0), tf.constant([1.0, 2.0])])[1]
-
-    for got in run(ours[0], on_all(2, loop)):
+    start = tf.constant([1.0, 2.0])
+    for got in run(ours[0], v1.while_loop(lambda i, *_: i < 5, body, [tf.constant(0), start, start])[1:]):
         np.testing.assert_array_equal(got, [32.0, 64.0])
 
 
@@ -360,12 +358,9 @@ def test_a_member_that_dies_is_named():
     group, key = next(KEYS), next(KEYS)
     with tasks(["ours", "ours"]) as servers:
         sums = reduced(group, key)
-        # Only the first task is in the step of this session; the other is to give its part.
-        config = v1.ConfigProto(device_filters=["/job:worker/task:0"])
-        with v1.Session(servers[0].target) as session:
+        with v1.Session(servers[0].target, config=v1.ConfigProto(operation_timeout_in_ms=60_000)) as session:
             session.run(sums)
-        with v1.Session(servers[0].target, config=config) as session:
-            timer = threading.Timer(1.0, servers[1].process.kill)
+            timer = threading.Timer(0.5, servers[1].process.kill)
             timer.start()
             with pytest.raises(tf.errors.UnavailableError, match="/job:worker/replica:0/task:1/device:CPU:0 did not give"):
                 session.run(sums[0])

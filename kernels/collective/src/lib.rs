@@ -6,6 +6,7 @@
 mod all_to_all;
 mod assign_group;
 mod broadcast;
+mod communicator;
 mod merge;
 mod ops;
 mod progress;
@@ -18,4 +19,5 @@ use graphmill_runtime::Registry;
 pub fn register(registry: &mut Registry) {
     ops::register(registry);
     assign_group::register(registry);
+    communicator::register(registry);
 }

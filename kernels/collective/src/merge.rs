@@ -1,10 +1,6 @@
 //! Elementwise combination of sections, in place where nobody else has them.
 
-use graphmill_tensor::{DType, Element, Result, Tensor, bf16, dispatch, f16, internal, invalid_argument};
-
-/// The element types that are reduced.
-pub(crate) const REDUCED: &[DType] =
-    &[DType::BFloat16, DType::Float, DType::Half, DType::Double, DType::Int32, DType::Int64];
+use graphmill_tensor::{Element, Result, Tensor, bf16, dispatch, f16, internal, invalid_argument};
 
 /// How two values become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! The ops: what each says about its part, and which way it then goes.
 
-use crate::merge::{Merge, REDUCED};
+use crate::communicator::Communicator;
+use crate::merge::Merge;
 use crate::progress::Progress;
 use crate::ring::Ring;
 use crate::{all_to_all, broadcast, sections};
@@ -12,25 +13,23 @@ use graphmill_tensor::{DType, Result, Shape, Tensor, internal, invalid_argument}
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The element types of gathers and broadcasts.
-const GATHERED: &[DType] = &[DType::Float, DType::Half, DType::Double, DType::Int32, DType::Int64];
-const BROADCAST: &[DType] = &[DType::Bool, DType::Float, DType::Half, DType::Double, DType::Int32, DType::Int64];
-
 pub(crate) fn register(registry: &mut Registry) {
-    let ops: [(&'static str, &[DType], What, Version); 10] = [
-        ("CollectiveReduce", REDUCED, What::Reduce, Version::Attributes),
-        ("CollectiveReduceV2", REDUCED, What::Reduce, Version::Inputs),
-        ("CollectiveGather", GATHERED, What::Gather, Version::Attributes),
-        ("CollectiveGatherV2", GATHERED, What::Gather, Version::Inputs),
-        ("CollectiveBcastSend", BROADCAST, What::Send, Version::Attributes),
-        ("CollectiveBcastSendV2", BROADCAST, What::Send, Version::Inputs),
-        ("CollectiveBcastRecv", BROADCAST, What::Receive, Version::Attributes),
-        ("CollectiveBcastRecvV2", BROADCAST, What::Receive, Version::Inputs),
-        ("CollectiveAllToAllV2", REDUCED, What::AllToAll, Version::Inputs),
-        ("CollectiveReduceScatterV2", REDUCED, What::ReduceScatter, Version::Inputs),
+    let ops = [
+        ("CollectiveReduce", What::Reduce, Version::Attributes),
+        ("CollectiveReduceV2", What::Reduce, Version::Inputs),
+        ("CollectiveReduceV3", What::Reduce, Version::Communicator),
+        ("CollectiveGather", What::Gather, Version::Attributes),
+        ("CollectiveGatherV2", What::Gather, Version::Inputs),
+        ("CollectiveBcastSend", What::Send, Version::Attributes),
+        ("CollectiveBcastSendV2", What::Send, Version::Inputs),
+        ("CollectiveBcastRecv", What::Receive, Version::Attributes),
+        ("CollectiveBcastRecvV2", What::Receive, Version::Inputs),
+        ("CollectiveAllToAllV2", What::AllToAll, Version::Inputs),
+        ("CollectiveAllToAllV3", What::AllToAll, Version::Communicator),
+        ("CollectiveReduceScatterV2", What::ReduceScatter, Version::Inputs),
     ];
-    for (op, types, what, version) in ops {
-        registry.op(op).types("T", types).async_kernel(move |c| Collective::new(c, what, version));
+    for (op, what, version) in ops {
+        registry.op(op).async_kernel(move |c| Collective::new(c, what, version));
     }
 }
 
@@ -50,6 +49,7 @@ enum What {
 enum Version {
     Attributes,
     Inputs,
+    Communicator,
 }
 
 /// The size and the keys of a group and of an operation in it.
@@ -85,6 +85,13 @@ impl Keys {
         let (size, group) = (scalar(0, "group_size")?, scalar(1, "group_key")?);
         Keys::new(i64::from(size), group, scalar(2, "instance_key")?)
     }
+
+    /// Those of the communicator that input `first` names.
+    fn of_communicator(ctx: &Context<'_>, first: usize) -> Result<Keys> {
+        let communicator = Communicator::of_inputs(ctx, first)?;
+        let size = i64::from(communicator.group_size);
+        Keys::new(size, communicator.group_key, communicator.next_instance())
+    }
 }
 
 /// A kernel of this family.
@@ -93,6 +100,7 @@ struct Collective {
     /// The node and what it does, as other tasks report it.
     name: String,
     dtype: DType,
+    version: Version,
     /// Of ops that have them as attributes.
     keys: Option<Keys>,
     /// The shape that a broadcast of the first version declares.
@@ -110,7 +118,9 @@ impl Collective {
         let mut reduction = None;
         let mut subdiv_offsets = Vec::new();
         let mut max_subdivisions = -1;
-        if matches!(what, What::Reduce | What::ReduceScatter) {
+        if version == Version::Communicator && what == What::Reduce {
+            reduction = Some((Merge::parse(attrs.str("reduction")?)?, false));
+        } else if matches!(what, What::Reduce | What::ReduceScatter) {
             let final_op = attrs.str("final_op")?;
             if !matches!(final_op, "Id" | "Div") {
                 return Err(invalid_argument!("final_op must be one of {{\"Id\", \"Div\"}} but got {final_op}"));
@@ -143,6 +153,7 @@ impl Collective {
             what,
             name: format!("{}: {}", c.name(), description(what, version, reduction)),
             dtype: c.dtype("T")?,
+            version,
             keys: if version == Version::Attributes { Some(Keys::of_attributes(c)?) } else { None },
             shape,
             reduction,
@@ -157,7 +168,11 @@ impl Collective {
     fn part(&self, ctx: &Context<'_>) -> Result<(CollectivePart, Option<Tensor>)> {
         let input = if self.what == What::Receive { None } else { Some(ctx.input(0)?.clone()) };
         let first = usize::from(input.is_some());
-        let keys = self.keys.map_or_else(|| Keys::of_inputs(ctx, first), Ok)?;
+        let keys = match (self.keys, self.version) {
+            (Some(keys), _) => keys,
+            (None, Version::Communicator) => Keys::of_communicator(ctx, first)?,
+            (None, _) => Keys::of_inputs(ctx, first)?,
+        };
         let shape = match (&self.shape, &input) {
             (Some(declared), Some(input)) if input.shape() != declared => {
                 return Err(internal!("Declared shape of op {} does not match shape of input", self.name));
@@ -302,7 +317,11 @@ fn scattered(shape: &Shape, devices: usize) -> Result<Shape> {
 
 /// What an op does, as other tasks report it.
 fn description(what: What, version: Version, reduction: Option<(Merge, bool)>) -> String {
-    let version = if version == Version::Inputs { "V2" } else { "" };
+    let version = match version {
+        Version::Attributes => "",
+        Version::Inputs => "V2",
+        Version::Communicator => "V3",
+    };
     let reduced = |name: &str| match reduction {
         Some((merge, divides)) => {
             format!("{name}{version}({},{})", merge.op(), if divides { "Div" } else { "Id" })
