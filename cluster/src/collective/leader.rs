@@ -24,8 +24,9 @@ impl Leader {
     pub fn new(told: Option<&str>, cluster: &ClusterSpec, own: &str) -> Result<Leader> {
         if let Some(told) = told {
             let task = full_name(told).filter(|task| task == own || is_in(cluster, task));
-            let task = task
-                .ok_or_else(|| invalid_argument!("\"{told}\" is not a task of the cluster, such as /job:worker/task:0"))?;
+            let task = task.ok_or_else(|| {
+                invalid_argument!("\"{told}\" is not a task of the cluster, such as /job:worker/task:0")
+            })?;
             return Ok(Leader { task, is_fixed: true });
         }
         let first = |job: &str| cluster.job(job)?.keys().next().map(|&task| task_name(job, task));

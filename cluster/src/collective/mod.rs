@@ -140,7 +140,8 @@ impl CollectiveState {
         let request = GetStepSequenceRequest { graph_key: vec![key] };
         let mut attempts = 1;
         loop {
-            let response: GetStepSequenceResponse = ask(channel, WorkerMethod::GetStepSequence, &request, limit).await?;
+            let response: GetStepSequenceResponse =
+                ask(channel, WorkerMethod::GetStepSequence, &request, limit).await?;
             let found = response.step_sequence.iter().find(|sequence| sequence.graph_key == key);
             let next = found.ok_or_else(|| internal!("{leader} has not said which step comes next"))?.next_step_id;
             // The leader may still learn of the failure itself.
@@ -257,4 +258,58 @@ pub(crate) fn key_of_graph(graph: &Graph) -> i64 {
         }
     }
     graph_key(keys, has_dynamic_keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use graphmill_runtime::CollectiveKind;
+    use graphmill_tensor::{DType, Shape};
+
+    const DEVICE: &str = "/job:worker/replica:0/task:1/device:CPU:0";
+
+    fn part(name: &str, kind: CollectiveKind, length: usize, instance_key: i32) -> CollectivePart {
+        let subdiv_offsets = if kind == CollectiveKind::Gather { Vec::new() } else { vec![0] };
+        CollectivePart {
+            name: name.to_owned(),
+            kind,
+            dtype: DType::Float,
+            shape: Shape::vector(length),
+            group_key: 100,
+            group_size: 2,
+            instance_key,
+            subdiv_offsets,
+            is_source: false,
+            is_stateless: false,
+            timeout: None,
+        }
+    }
+
+    /// Requests of TensorFlow's servers, as they were recorded.
+    #[test]
+    fn requests_are_those_of_other_servers() {
+        let recorded = [
+            (
+                part("CollectiveReduce: Reduce(Add,Div)", CollectiveKind::Reduction, 5, 200),
+                "CiFDb2xsZWN0aXZlUmVkdWNlOiBSZWR1Y2UoQWRkLERpdikYASIEEgIIBShkMAI4yAFCA0NQVUoBAFIpL2pvYjp3b3JrZXIvcmVwbGljYTowL3Rhc2s6MS9k\
+                 ZXZpY2U6Q1BVOjA=",
+            ),
+            (
+                part("CollectiveGather: Gather", CollectiveKind::Gather, 4, 201),
+                "ChhDb2xsZWN0aXZlR2F0aGVyOiBHYXRoZXIQAhgBIgQSAggEKGQwAjjJAUIDQ1BVUikvam9iOndvcmtlci9yZXBsaWNhOjAvdGFzazoxL2RldmljZTpDUFU6\
+                 MA==",
+            ),
+            (
+                part("CollectiveBcastRecv: Broadcast(0)", CollectiveKind::Broadcast, 2, 202),
+                "CiFDb2xsZWN0aXZlQmNhc3RSZWN2OiBCcm9hZGNhc3QoMCkQARgBIgQSAggCKGQwAjjKAUIDQ1BVSgEAUikvam9iOndvcmtlci9yZXBsaWNhOjAvdGFzazox\
+                 L2RldmljZTpDUFU6MA==",
+            ),
+        ];
+        for (part, expected) in recorded {
+            let request = instance_request(&part, DEVICE, "CPU").unwrap();
+            assert_eq!(STANDARD.encode(request.encode_to_vec()), expected, "{}", part.name);
+        }
+    }
 }

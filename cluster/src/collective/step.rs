@@ -200,6 +200,9 @@ impl Inner {
             ended.get_or_insert_with(|| reason.clone().derived());
             first
         });
+        if let Some(missing) = self.state.missing(self.step) {
+            tracing::info!(step = self.step, "a step ends that still waited for {missing}: {reason}");
+        }
         let text = reason.message();
         let told = aborted!("Collective operations of the step were aborted on {}: {text}", self.peers.own());
         self.state.sequences.fail(self.step);

@@ -145,7 +145,9 @@ impl Session {
         let feeds: Vec<String> = request.feed.iter().map(|feed| feed.name.clone()).collect();
         let signature = Signature::new(feeds.clone(), request.fetch.clone(), request.target.clone());
         let cell = self.prepared.runs.lock().entry(signature.clone()).or_default().clone();
-        let prepared = cell.get_or_try_init(|| self.build(task, self.graph(), signature.clone(), graph_key(request.options.as_ref()))).await;
+        let prepared = cell
+            .get_or_try_init(|| self.build(task, self.graph(), signature.clone(), graph_key(request.options.as_ref())))
+            .await;
         let run = match prepared {
             Ok(run) => run.clone(),
             Err(error) => {

@@ -14,7 +14,10 @@ impl Kernel for AssignGroup {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
         let (table, device, base) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
         if !device.shape().is_scalar() {
-            return Err(invalid_argument!("device_index must be a scalar, but received tensor of shape: {}", device.shape()));
+            return Err(invalid_argument!(
+                "device_index must be a scalar, but received tensor of shape: {}",
+                device.shape()
+            ));
         }
         if !table.shape().is_matrix() {
             return Err(invalid_argument!(

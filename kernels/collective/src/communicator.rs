@@ -61,13 +61,19 @@ impl Kernel for InitializeCommunicator {
         let scalar = |at: usize, name: &str| {
             let input = ctx.input(at)?;
             if !input.shape().is_scalar() {
-                return Err(invalid_argument!("Unexpected dimensions on input {name}, got {}", input.shape()));
+                return Err(invalid_argument!(
+                    "Unexpected dimensions on input {name}. It shoulbe a scalar, got tensor with shape {}",
+                    input.shape()
+                ));
             }
             input.scalar_value::<i32>()
         };
         let (group_key, rank, group_size) = (scalar(0, "group_key")?, scalar(1, "rank")?, scalar(2, "group_size")?);
         if group_size <= 0 {
             return Err(invalid_argument!("group_size must be positive integer but got {group_size}"));
+        }
+        if rank >= group_size {
+            return Err(invalid_argument!("rank must be less than group size but got {rank} >= {group_size}"));
         }
         let name = format!("communicator_{}", unique_number());
         let communicator = Communicator { group_key, group_size, rank, next_instance: AtomicI32::new(0) };

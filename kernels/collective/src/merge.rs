@@ -20,7 +20,9 @@ impl Merge {
             "Mul" => Ok(Merge::Mul),
             "Min" => Ok(Merge::Min),
             "Max" => Ok(Merge::Max),
-            _ => Err(invalid_argument!("merge_op must be one of {{\"Min\", \"Max\", \"Mul\", \"Add\"}} but got {name}")),
+            _ => {
+                Err(invalid_argument!("merge_op must be one of {{\"Min\", \"Max\", \"Mul\", \"Add\"}} but got {name}"))
+            }
         }
     }
 

@@ -214,7 +214,7 @@ impl AsyncKernel for Collective {
             Err(error) => return ctx.complete(Err(error)),
         };
         let Some(collectives) = ctx.step().collectives().cloned() else {
-            let name = &ctx.node().name;
+            let name = if self.version == Version::Attributes { &ctx.node().name } else { self.name.as_str() };
             let error = internal!("Failed to get CollectiveExecutor from OpKernelContext for Op {name}");
             return ctx.complete(Err(error));
         };
@@ -251,13 +251,12 @@ struct Way {
 impl Way {
     fn go(self, ctx: AsyncContext, collectives: Arc<dyn Collectives>, instance: CollectiveInstance) {
         let elements = self.shape.num_elements();
-        let (source, progress) = (
-            instance.source_rank,
-            Progress::new(ctx, collectives, instance, self.dtype, self.shape.clone()),
-        );
+        let (source, progress) =
+            (instance.source_rank, Progress::new(ctx, collectives, instance, self.dtype, self.shape.clone()));
         match (self.what, self.input, source) {
             (What::Reduce | What::Gather, Some(input), _) => {
-                let ring = ring(&progress, input, &self.shape, self.reduction, &self.subdiv_offsets, self.max_subdivisions);
+                let ring =
+                    ring(&progress, input, &self.shape, self.reduction, &self.subdiv_offsets, self.max_subdivisions);
                 match ring {
                     Ok(ring) => ring.start(),
                     Err(error) => progress.fail(error),
@@ -266,8 +265,9 @@ impl Way {
             (What::AllToAll, Some(input), _) => all_to_all::start(progress, &input),
             (What::Send | What::Receive, input, Some(source)) => broadcast::start(progress, source, input, elements),
             // TensorFlow has none for processors either.
-            (What::ReduceScatter, ..) => progress
-                .fail(internal!("CollectiveRegistry::Lookup did not find collective implementation undef")),
+            (What::ReduceScatter, ..) => {
+                progress.fail(internal!("CollectiveRegistry::Lookup did not find collective implementation undef"))
+            }
             _ => progress.fail(internal!("The members of the group have not agreed on who broadcasts")),
         }
     }
