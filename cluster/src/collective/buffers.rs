@@ -223,13 +223,15 @@ impl Drop for Waiting {
 mod tests {
     use super::*;
     use graphmill_tensor::{Result, cancelled};
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::{Receiver, channel};
 
     fn tensor() -> Tensor {
         Tensor::vector(&[1.0f32]).unwrap()
     }
 
-    fn outcome<T: Send + 'static>() -> (Box<dyn FnOnce(Result<T>) + Send>, std::sync::mpsc::Receiver<Result<T>>) {
+    type Tell<T> = Box<dyn FnOnce(Result<T>) + Send>;
+
+    fn outcome<T: Send + 'static>() -> (Tell<T>, Receiver<Result<T>>) {
         let (sender, receiver) = channel();
         (Box::new(move |value| drop(sender.send(value))), receiver)
     }

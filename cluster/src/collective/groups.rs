@@ -117,6 +117,9 @@ fn restarted(device: &str) -> Status {
     )
 }
 
+/// Most groups that are remembered. Those beyond gather anew.
+const MOST: usize = 100_000;
+
 type Waiter = oneshot::Sender<Result<Arc<Group>>>;
 
 /// A group that a leader gathers.
@@ -161,6 +164,7 @@ impl Groups {
         let mut guard = self.0.lock();
         let state = &mut *guard;
         let key = applicant.group_key;
+        make_room(state);
         let record = state.records.entry(key).or_insert_with(|| {
             Record::Gathering(Gathering {
                 size: applicant.group_size,
@@ -223,7 +227,9 @@ impl Groups {
 
     /// Notes a group that a leader has told of.
     pub fn remember(&self, group: Arc<Group>) {
-        self.0.lock().records.insert(group.key, Record::Complete(group));
+        let mut state = self.0.lock();
+        make_room(&mut state);
+        state.records.insert(group.key, Record::Complete(group));
     }
 
     /// Whether somebody has asked for the group.
@@ -242,6 +248,12 @@ impl Groups {
             Some(Record::Gathering(gathering)) => gathering.devices.keys().cloned().collect(),
             _ => Vec::new(),
         }
+    }
+}
+
+fn make_room(state: &mut State) {
+    if state.records.len() >= MOST {
+        state.records.retain(|_, record| matches!(record, Record::Gathering(_)));
     }
 }
 

@@ -68,6 +68,9 @@ impl Terms {
     }
 }
 
+/// Most operations that are remembered. Those beyond are agreed on anew.
+const MOST: usize = 100_000;
+
 type Waiter = oneshot::Sender<Result<Option<usize>>>;
 
 /// An operation of which the members' terms come together.
@@ -117,6 +120,7 @@ impl Instances {
         let mut guard = self.0.lock();
         let state = &mut *guard;
         let key = (group.key, terms.instance_key);
+        make_room(state);
         let record = state.records.entry(key).or_insert_with(|| Record {
             terms: terms.clone(),
             source_rank: None,
@@ -174,12 +178,20 @@ impl Instances {
         let key = (group.key, terms.instance_key);
         let present = vec![true; group.members.len()];
         let record = Record { terms, source_rank, present, waiting: Vec::new() };
-        self.0.lock().records.insert(key, record);
+        let mut state = self.0.lock();
+        make_room(&mut state);
+        state.records.insert(key, record);
     }
 
     /// Forgets the operations of a group.
     pub fn forget_group(&self, key: i32) {
         self.0.lock().records.retain(|(group, _), _| *group != key);
+    }
+}
+
+fn make_room(state: &mut State) {
+    if state.records.len() >= MOST {
+        state.records.retain(|_, record| !record.is_settled());
     }
 }
 
@@ -260,5 +272,80 @@ impl Drop for Withdraw<'_> {
         if record.present.iter().all(|present| !present) {
             state.records.remove(&self.key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::groups::{Applicant, Groups};
+    use graphmill_tensor::Code;
+    use graphmill_wire::tensorflow::DeviceAttributes;
+    use std::sync::Arc;
+
+    fn device(task: u32) -> String {
+        format!("/job:worker/replica:0/task:{task}/device:CPU:0")
+    }
+
+    async fn group() -> Arc<Group> {
+        let groups = Groups::default();
+        let applicant = |task| Applicant {
+            name: String::new(),
+            group_key: 1,
+            group_size: 2,
+            device_type: "CPU".to_owned(),
+            device: DeviceAttributes { name: device(task), ..Default::default() },
+        };
+        let (first, second) = (applicant(0), applicant(1));
+        tokio::join!(groups.join(&first, Default::default), groups.join(&second, Default::default)).0.unwrap()
+    }
+
+    fn terms(kind: CollectiveKind, task: u32, length: usize, is_source: bool) -> Terms {
+        Terms {
+            kind: kind.number(),
+            dtype: DType::Float.number(),
+            shape: Shape::vector(length),
+            instance_key: 5,
+            device: device(task),
+            is_source,
+            is_stateless: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn broadcasts_wait_for_the_source() {
+        let (group, instances) = (group().await, Instances::default());
+        let part = |task, is_source| terms(CollectiveKind::Broadcast, task, 2, is_source);
+        let (receiver, source) = (part(0, false), part(1, true));
+        for _ in 0..2 {
+            let (a, b) = tokio::join!(instances.agree(&group, &receiver), instances.agree(&group, &source));
+            assert_eq!((a.unwrap(), b.unwrap()), (Some(1), Some(1)));
+        }
+        instances.forget_group(1);
+        let (first, second) = (part(0, true), part(1, true));
+        let (a, b) = tokio::join!(instances.agree(&group, &first), instances.agree(&group, &second));
+        let text = "Instance 5 already has source 0, received second claim from 1";
+        assert_eq!((a.unwrap_err().message(), b.unwrap_err().message()), (text, text));
+        let (first, second) = (part(0, false), part(1, false));
+        let (a, b) = tokio::join!(instances.agree(&group, &first), instances.agree(&group, &second));
+        assert!(a.unwrap_err().message().starts_with("Instance 5 found no source for broadcast."));
+        assert_eq!(b.unwrap_err().code(), Code::Internal);
+    }
+
+    #[tokio::test]
+    async fn terms_have_to_agree_and_disagreement_is_forgotten() {
+        let (group, instances) = (group().await, Instances::default());
+        let reduction = |length| terms(CollectiveKind::Reduction, 0, length, false);
+        instances.agree(&group, &reduction(2)).await.unwrap();
+        let error = instances.agree(&group, &reduction(3)).await.unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArgument);
+        instances.agree(&group, &reduction(3)).await.unwrap();
+        let gather = terms(CollectiveKind::Gather, 0, 3, false);
+        let error = instances.agree(&group, &gather).await.unwrap_err();
+        let text = "Collective instance 5 expected type 0 and data_type 1 but got type 2 and data_type 1";
+        assert_eq!(error.message(), text);
+        let free = Terms { is_stateless: true, ..reduction(7) };
+        assert!(instances.agree(&group, &free).await.unwrap().is_none());
+        assert!(instances.known(&group, &gather).unwrap().is_none());
     }
 }

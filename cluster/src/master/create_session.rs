@@ -166,7 +166,7 @@ pub(super) fn milliseconds(number: i64) -> Option<Duration> {
 mod tests {
     use super::*;
     use graphmill_tensor::Code;
-    use graphmill_wire::tensorflow::{ThreadPoolOptionProto, config_proto};
+    use graphmill_wire::tensorflow::{ClusterDef, ThreadPoolOptionProto, config_proto};
 
     #[test]
     fn settings_that_are_refused() {
