@@ -1,6 +1,8 @@
 """Operations in which several tasks compute together: graphmill's alone, and with TensorFlow's in both roles."""
 
 import contextlib
+import subprocess
+import sys
 import threading
 
 import grpc
@@ -10,7 +12,8 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import collective_ops
 
-from tests.servers import TENSORFLOW, Server, default_binary, free_port
+from tests import multi_worker
+from tests.servers import ROOT, TENSORFLOW, Server, default_binary, free_port
 
 v1 = tf.compat.v1
 
@@ -231,6 +234,30 @@ def test_training_on_two_tasks_equals_training_on_the_joined_batch(pair):
                 got = session.run(steps)
     for weights in got:
         np.testing.assert_allclose(weights, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_the_strategy_for_several_workers(pair):
+    """TensorFlow's own training loop over workers that know nothing of each other."""
+    addresses = ",".join(server.address for server in pair)
+    command = [sys.executable, "-m", "tests.multi_worker"]
+    workers = [
+        subprocess.Popen([*command, str(task), addresses], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        for task in range(2)
+    ]
+    try:
+        first, second = [np.array(worker.communicate(timeout=120)[0].split(), np.float64) for worker in workers]
+    finally:
+        for worker in workers:
+            worker.kill()
+    parts = [multi_worker.examples(task) for task in range(2)]
+    weights, expected = np.full([4, 1], multi_worker.START), []
+    for _ in range(multi_worker.STEPS):
+        errors = [x @ weights - y for x, y in parts]
+        expected.append(sum(np.mean(error**2) for error in errors))
+        gradients = [2.0 * x.T @ error / len(x) for (x, _), error in zip(parts, errors)]
+        weights = weights - multi_worker.RATE * sum(gradients)
+    np.testing.assert_allclose(first, [*expected, *weights.ravel()], rtol=1e-4)
+    np.testing.assert_array_equal(first, second)
 
 
 def test_a_group_of_one(server):
