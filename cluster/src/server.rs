@@ -73,7 +73,8 @@ impl Server {
         let (own, handle) = ((identity.job.as_str(), identity.task), runtime.handle().clone());
         let name = task_name(own.0, own.1);
         let leader = Leader::new(config.collective_leader.as_deref(), &config.cluster, &name)?;
-        let task = Arc::new(Task::new(own, &config.cluster, threads, registry, config.random, leader, handle));
+        let collective = (leader, config.recv_buf_max_chunk);
+        let task = Arc::new(Task::new(own, &config.cluster, threads, registry, config.random, collective, handle));
         tracing::info!(task = task.name, port, "listening");
         let services = Arc::new(Services { master: Master::new(task.clone()), worker: Worker::new(task) });
         let incoming = {

@@ -37,7 +37,7 @@ impl Task {
         (intra_op_threads, inter_op_threads): (usize, usize),
         registry: Registry,
         random: Random,
-        leader: Leader,
+        (leader, chunk): (Leader, i64),
         runtime: Handle,
     ) -> Task {
         let name = task_name(job, index);
@@ -50,7 +50,7 @@ impl Task {
             device,
             registry: Arc::new(registry),
             executor: Executor::new(inter_op_threads),
-            collectives: Arc::new(CollectiveState::new(leader, random.clone(), runtime.clone())),
+            collectives: Arc::new(CollectiveState::new(leader, chunk, random.clone(), runtime.clone())),
             random,
             peers,
             exchanges: Exchanges::default(),

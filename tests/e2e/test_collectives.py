@@ -154,6 +154,20 @@ def test_broadcasts_of_the_second_version(pair):
         np.testing.assert_array_equal(got, [True, False])
 
 
+def test_many_operations_at_once(pair):
+    group, count = next(KEYS), 30
+    keys = [next(KEYS) for _ in range(count)]
+    sums = [
+        on_all(2, lambda task: collective_ops.all_reduce(tf.fill([100 * i + 1], float(i + task)), 2, group, key, "Add", "Id"))
+        for i, key in enumerate(keys)
+    ]
+    with v1.Session(pair[1].target, config=v1.ConfigProto(operation_timeout_in_ms=60_000)) as session:
+        for _ in range(5):
+            for i, totals in enumerate(session.run(sums)):
+                for total in totals:
+                    np.testing.assert_array_equal(total, np.full([100 * i + 1], 2 * i + 1))
+
+
 def test_large_tensors(pair):
     group, key, size = next(KEYS), next(KEYS), 1_000_003
     sums = on_all(2, lambda task: collective_ops.all_reduce(tf.fill([size], task + 0.5), 2, group, key, "Add", "Id"))
@@ -273,12 +287,58 @@ def test_a_group_of_one(server):
             input=x[:1], group_size=1, group_key=group, instance_key=keys[2], ordering_token=[]
         ),
         tf.raw_ops.CollectiveAssignGroupV2(group_assignment=[[0, 1], [2, 3]], device_index=2, base_key=7)[1],
+        tf.raw_ops.CollectiveReduceV3(
+            input=x, communicator=communicator(next(KEYS)), group_assignment=tf.zeros([0], tf.int32), reduction="Max"
+        ),
+        tf.raw_ops.CollectiveAllToAllV3(
+            input=x[1:], communicator=communicator(next(KEYS)), group_assignment=tf.zeros([0, 0], tf.int32)
+        ),
     ]
     got = run(server, fetches)
     np.testing.assert_array_equal(got[0], [1.0, 5.0])
     np.testing.assert_array_equal(got[1], [1.0, 5.0])
     np.testing.assert_array_equal(got[2], [1.0])
     assert got[3] == 8
+    np.testing.assert_array_equal(got[4], [1.0, 5.0])
+    np.testing.assert_array_equal(got[5], [5.0])
+
+
+@pytest.mark.parametrize(
+    "rank, size, assignment, error, text",
+    [
+        (0, 0, [], tf.errors.InvalidArgumentError, "group_size must be positive integer but got 0"),
+        (5, 1, [], tf.errors.InvalidArgumentError, "rank must be less than group size but got 5 >= 1"),
+        (0, 1, [0], tf.errors.UnimplementedError, "Group assignments are not supported yet."),
+        (0, 2, [], tf.errors.InvalidArgumentError, "Only part of the group members have user given rank"),
+    ],
+)
+def test_communicators_that_cannot_be(server, rank, size, assignment, error, text):
+    assigned = tf.reshape(tf.constant(assignment, tf.int32), [1, len(assignment)])
+    total = tf.raw_ops.CollectiveReduceV3(
+        input=[1.0], communicator=communicator(next(KEYS), rank, size), group_assignment=assigned, reduction="Add"
+    )
+    with pytest.raises(error, match=text):
+        run(server, total)
+
+
+def test_communicators_without_ranks(ours):
+    group = next(KEYS)
+
+    def build(task):
+        total = tf.raw_ops.CollectiveReduceV3(
+            input=[task + 1.0],
+            communicator=communicator(group, -1, 2),
+            group_assignment=tf.zeros([0], tf.int32),
+            reduction="Add",
+        )
+        return total
+
+    for total in run(ours[0], on_all(2, build)):
+        np.testing.assert_array_equal(total, [3.0])
+
+
+def communicator(group, rank=0, size=1):
+    return tf.raw_ops.CollectiveInitializeCommunicator(group_key=group, rank=rank, group_size=size)
 
 
 def reduced(group, key, count=2, size=2):

@@ -48,18 +48,22 @@ pub(crate) struct CollectiveState {
     instances: Instances,
     buffers: StepBuffers,
     sequences: Sequences,
+    /// Longest piece of a buffer for those who do not say that they take longer ones.
+    chunk: usize,
     random: Arc<Random>,
     runtime: Handle,
 }
 
 impl CollectiveState {
-    pub fn new(leader: Leader, random: Arc<Random>, runtime: Handle) -> CollectiveState {
+    /// `chunk` is the longest piece in which buffers are sent, 0 for the usual one, negative for no limit.
+    pub fn new(leader: Leader, chunk: i64, random: Arc<Random>, runtime: Handle) -> CollectiveState {
         CollectiveState {
             leader,
             groups: Groups::default(),
             instances: Instances::default(),
             buffers: StepBuffers::default(),
             sequences: Sequences::default(),
+            chunk: if chunk == 0 { recv_buf::CHUNK } else { usize::try_from(chunk).unwrap_or(usize::MAX) },
             random,
             runtime,
         }

@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The name of the message that holds the chunks.
 const EXTRA: &str = "type.googleapis.com/tensorflow.RecvBufRespExtra";
 /// Longest chunk for those who do not say that they take longer ones, as TensorFlow's servers send them.
-const CHUNK: usize = 4096;
+pub(super) const CHUNK: usize = 4096;
 
 /// Field numbers of `RecvBufResponse`, `Any` and `RecvBufRespExtra`, which are written and read by hand.
 const TRANSPORT_OPTIONS: u32 = 4;
@@ -45,14 +45,14 @@ pub(super) fn request(
     }
 }
 
-/// The answer with a buffer: in one chunk, whose bytes are not copied, where the request permits it.
+/// The answer with a buffer: in one chunk, whose bytes are not copied, where the request permits it, else in chunks of `longest` bytes.
 ///
 /// # Errors
 /// `INTERNAL` for elements without a fixed size, `RESOURCE_EXHAUSTED` for more than a message can hold.
-pub(super) fn answer(request: &RecvBufRequest, buffer: &Tensor) -> Result<Frames> {
+pub(super) fn answer(request: &RecvBufRequest, buffer: &Tensor, longest: usize) -> Result<Frames> {
     let content = buffer.to_bytes().ok_or_else(|| internal!("{} has no plain elements", buffer.dtype()))?;
     let takes_long_chunks = request.transport_options.as_ref().is_some_and(|options| options.type_url == EXTRA);
-    let chunk = if takes_long_chunks { content.len().max(1) } else { CHUNK };
+    let chunk = if takes_long_chunks { content.len() } else { longest.min(content.len()) }.max(1);
     let (full, rest) = (content.len() / chunk, content.len() % chunk);
     let extra = full * field_len(CHUNKS, chunk) + if rest > 0 { field_len(CHUNKS, rest) } else { 0 };
     let any = field_len(TYPE_URL, EXTRA.len()) + field_len(VALUE, extra);
@@ -131,7 +131,7 @@ mod tests {
     use prost::Message;
 
     fn answered(request: &RecvBufRequest, buffer: &Tensor) -> Bytes {
-        let frames = answer(request, buffer).unwrap();
+        let frames = answer(request, buffer, CHUNK).unwrap();
         let bytes: Vec<u8> = frames.frames().flat_map(|frame| frame.iter().copied()).collect();
         Bytes::from(bytes).slice(5..)
     }

@@ -6,6 +6,9 @@ use std::collections::HashMap;
 /// The top seven bits of a step's number are zero.
 const STEP_ID_MASK: u64 = (1 << 57) - 1;
 
+/// Most graphs that are remembered. Beyond that all are counted anew.
+const MOST: usize = 100_000;
+
 /// By graph key, the number of the next step.
 #[derive(Default)]
 pub(super) struct Sequences(Mutex<HashMap<i64, Sequence>>);
@@ -21,6 +24,9 @@ impl Sequences {
     /// The number of the next step as the leader has it.
     pub fn lead(&self, key: i64, random: impl FnOnce() -> u64) -> i64 {
         let mut all = self.0.lock();
+        if all.len() >= MOST && !all.contains_key(&key) {
+            all.clear();
+        }
         *all.entry(key).or_default().next.get_or_insert_with(|| (random() & STEP_ID_MASK).cast_signed())
     }
 

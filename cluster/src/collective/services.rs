@@ -105,7 +105,7 @@ impl CollectiveState {
         let number = buffers.fetch(&request.buf_rendezvous_key, Box::new(fetched));
         let _withdraw = Withdraw { state: self, request: &request, buffers, number };
         let buffer = receiver.await.unwrap_or_else(|_| Err(internal!("The buffers of the step went away")))?;
-        recv_buf::answer(&request, &buffer)
+        recv_buf::answer(&request, &buffer, self.chunk)
     }
 }
 
