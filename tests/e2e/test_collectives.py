@@ -345,6 +345,16 @@ def reduced(group, key, count=2, size=2):
     return on_all(count, lambda task: collective_ops.all_reduce(tf.ones([size]), 2, group, key, "Add", "Id"))
 
 
+def test_clients_may_choose_the_leader(ours):
+    group, key = next(KEYS), next(KEYS)
+    config = v1.ConfigProto(operation_timeout_in_ms=60_000)
+    config.experimental.collective_group_leader = "/job:worker/replica:0/task:1"
+    for server in ours:
+        with v1.Session(server.target, config=config) as session:
+            for total in session.run(reduced(group, key)):
+                np.testing.assert_array_equal(total, [2.0, 2.0])
+
+
 def test_a_step_of_one_member_says_who_is_missing(ours):
     group, key = next(KEYS), next(KEYS)
     sums = reduced(group, key)

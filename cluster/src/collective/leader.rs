@@ -43,11 +43,6 @@ impl Leader {
         }
     }
 
-    /// The server's own leader.
-    pub fn task(&self) -> &str {
-        &self.task
-    }
-
     /// Whether a task may be taken for the leader.
     pub fn may_be(&self, task: &str) -> bool {
         !self.is_fixed || self.task == task
@@ -81,10 +76,10 @@ mod tests {
 
     #[test]
     fn somebody_leads_in_every_cluster() {
-        assert_eq!(leader(None, "ps=h:1;worker=h:2").unwrap().task(), "/job:worker/replica:0/task:0");
-        assert_eq!(leader(None, "b=h:1;a=h:2").unwrap().task(), "/job:a/replica:0/task:0");
-        assert_eq!(leader(None, "").unwrap().task(), OWN);
-        assert_eq!(leader(Some("/job:ps/task:1"), "").unwrap().task(), OWN);
+        assert_eq!(leader(None, "ps=h:1;worker=h:2").unwrap().task, "/job:worker/replica:0/task:0");
+        assert_eq!(leader(None, "b=h:1;a=h:2").unwrap().task, "/job:a/replica:0/task:0");
+        assert_eq!(leader(None, "").unwrap().task, OWN);
+        assert_eq!(leader(Some("/job:ps/task:1"), "").unwrap().task, OWN);
         for wrong in ["", "ps", "/job:ps", "/job:ps/task:7"] {
             assert!(leader(Some(wrong), "ps=h:1").is_err(), "{wrong}");
         }

@@ -14,11 +14,11 @@ use graphmill_wire::tensorflow::{
 use tokio::sync::oneshot;
 
 impl CollectiveState {
-    /// Answers `CompleteGroup` when all members of the group are there.
+    /// Answers `CompleteGroup` when all members of the group are there. Whoever is asked is the leader.
     ///
     /// # Errors
-    /// What is wrong with the member, and what the leader answers if that is another task.
-    pub async fn complete_group(&self, task: &Task, message: Bytes) -> Result<Frames> {
+    /// What is wrong with the member.
+    pub async fn complete_group(&self, message: Bytes) -> Result<Frames> {
         let request: CompleteGroupRequest = decode(message)?;
         let device = request.device_attributes.ok_or_else(|| {
             internal!(
@@ -26,12 +26,13 @@ impl CollectiveState {
                  workers."
             )
         })?;
-        let CompleteGroupRequest { group_key, group_size, device_type, collective_type, .. } = request;
+        let CompleteGroupRequest { group_key, group_size, device_type, .. } = request;
         let size = usize::try_from(group_size).ok().filter(|&size| size > 0);
         let group_size =
             size.ok_or_else(|| invalid_argument!("group_size must be positive integer but got {group_size}"))?;
         let applicant = Applicant { name: String::new(), group_key, group_size, device_type, device };
-        let group = self.group(&task.peers, self.leader.task(), &applicant, collective_type).await?;
+        let group = self.groups.join(&applicant, || self.communicator_key()).await;
+        let group = group.inspect_err(|error| self.forget_restarted(group_key, error))?;
         Frames::message(&group.to_response())
     }
 
@@ -39,7 +40,7 @@ impl CollectiveState {
     ///
     /// # Errors
     /// `FAILED_PRECONDITION` for a group that is not complete, and what is wrong with the member's terms.
-    pub async fn complete_instance(&self, task: &Task, message: Bytes) -> Result<Frames> {
+    pub async fn complete_instance(&self, message: Bytes) -> Result<Frames> {
         let request: CompleteInstanceRequest = decode(message)?;
         let key = request.group_key;
         let group = self.groups.complete(key).ok_or_else(|| {
@@ -49,14 +50,14 @@ impl CollectiveState {
         let terms = Terms {
             kind: request.r#type,
             dtype: checked_type(request.data_type)?,
-            shape: decode_shape(&request.shape.clone().unwrap_or_default())?,
+            shape: decode_shape(&request.shape.unwrap_or_default())?,
             instance_key: request.instance_key,
-            device: request.device.clone(),
+            device: request.device,
             is_source: request.is_source,
             is_stateless: request.step_id != 0,
         };
         let instance_key = request.instance_key;
-        let source = self.instance(&task.peers, self.leader.task(), &group, || Ok(request), terms).await?;
+        let source = self.instances.agree(&group, &terms).await?;
         let source_rank = source.and_then(|rank| i32::try_from(rank).ok()).unwrap_or(-1);
         Frames::message(&CompleteInstanceResponse { instance_key, source_rank })
     }
