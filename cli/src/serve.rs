@@ -40,6 +40,12 @@ pub struct Args {
     /// All tasks: ps=HOST:PORT;worker=HOST:PORT,HOST:PORT or ps|HOST:PORT,worker|HOST:PORT;HOST:PORT [default: this task alone]
     #[arg(long)]
     cluster: Option<ClusterSpec>,
+    /// Task that leads groups of collective ops, as in /job:worker/task:0 [default: task 0 of job worker, else of the first job]
+    #[arg(long, value_name = "TASK")]
+    collective_leader: Option<String>,
+    /// Longest piece in which collective ops send buffers to TensorFlow tasks; -1 for no limit
+    #[arg(long, default_value_t = 4096, value_name = "BYTES", allow_negative_numbers = true)]
+    recv_buf_max_chunk: i64,
     /// Threads that share a loop within an op; 0 for one each core
     #[arg(long, default_value_t = 0)]
     intra_op_threads: usize,
@@ -83,6 +89,8 @@ pub fn run(args: Args) -> Result<()> {
         intra_op_threads: args.intra_op_threads,
         inter_op_threads: args.inter_op_threads,
         session_timeout: (args.session_timeout > 0.0).then(|| Duration::from_secs_f64(args.session_timeout)),
+        collective_leader: args.collective_leader,
+        recv_buf_max_chunk: args.recv_buf_max_chunk,
         random: Random::new(),
     };
     let runtime =

@@ -29,6 +29,11 @@ pub struct ServerConfig {
     pub inter_op_threads: usize,
     /// How long a session may be without a call before it is ended; for ever if absent.
     pub session_timeout: Option<Duration>,
+    /// The task that leads groups of collective operations, such as `/job:worker/task:0`. Without one: task 0 of job `worker`, else the
+    /// first task of the first job.
+    pub collective_leader: Option<String>,
+    /// Longest piece, in bytes, in which a collective operation sends a buffer to a TensorFlow task; 0 for 4096, negative for no limit.
+    pub recv_buf_max_chunk: i64,
     /// Where random numbers come from.
     pub random: Random,
 }

@@ -1,6 +1,7 @@
 //! What the parts of steps exchange, within this task and with others.
 
 use crate::Random;
+use crate::collective::StepCollectives;
 use crate::grpc::Frames;
 use crate::peers::{Peers, task_of};
 use crate::task::Task;
@@ -55,8 +56,19 @@ impl Exchanges {
     }
 }
 
-/// A step that has parts on other tasks, and where it exchanges tensors with them. Its cancellation ends the exchange.
-pub(crate) fn step_with_exchange(task: &Task, peers: &Arc<Peers>, id: i64) -> (Arc<Step>, Arc<dyn Rendezvous>) {
+/// A step that may take part in collective operations, of which the task `leader` leads the groups.
+pub(crate) fn step_alone(task: &Task, peers: &Arc<Peers>, id: i64, leader: Option<&str>) -> Arc<Step> {
+    with_collectives(Step::new(id), task, peers, leader)
+}
+
+/// As [`step_alone`] for a step that has parts on other tasks, and where it exchanges tensors with them. Its cancellation ends the
+/// exchange.
+pub(crate) fn step_with_exchange(
+    task: &Task,
+    peers: &Arc<Peers>,
+    id: i64,
+    leader: Option<&str>,
+) -> (Arc<Step>, Arc<dyn Rendezvous>) {
     let exchange = StepExchange {
         step: id,
         local: task.exchanges.of(id),
@@ -66,7 +78,7 @@ pub(crate) fn step_with_exchange(task: &Task, peers: &Arc<Peers>, id: i64) -> (A
         ended: watch::Sender::new(None),
     };
     let exchange: Arc<dyn Rendezvous> = Arc::new(exchange);
-    let step = Arc::new(Step::new(id).with_rendezvous(exchange.clone()));
+    let step = with_collectives(Step::new(id).with_rendezvous(exchange.clone()), task, peers, leader);
     let (of_step, of_exchange) = (Arc::downgrade(&step), Arc::downgrade(&exchange));
     // A step that is new is not cancelled.
     let _ = step.cancellation().register(move || {
@@ -77,6 +89,14 @@ pub(crate) fn step_with_exchange(task: &Task, peers: &Arc<Peers>, id: i64) -> (A
         }
     });
     (step, exchange)
+}
+
+fn with_collectives(step: Step, task: &Task, peers: &Arc<Peers>, leader: Option<&str>) -> Arc<Step> {
+    let Some(leader) = leader else { return Arc::new(step) };
+    let collectives = StepCollectives::new(task, peers, leader.to_owned(), step.id());
+    let step = Arc::new(step.with_collectives(collectives.clone()));
+    collectives.follow(&step);
+    step
 }
 
 /// The exchange of one step as one of its parts sees it: values from other tasks are asked for with `RecvTensor`.

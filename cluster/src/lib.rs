@@ -5,6 +5,7 @@
 mod accept;
 mod aggregate;
 mod cluster_spec;
+mod collective;
 mod config;
 mod encoded;
 mod exchange;

@@ -1,8 +1,10 @@
 //! The server: sockets, threads, and an end that does not take for ever.
 
+use crate::collective::Leader;
 use crate::config::Identity;
 use crate::grpc::GrpcService;
 use crate::master::Master;
+use crate::peers::task_name;
 use crate::services::Services;
 use crate::task::Task;
 use crate::worker::Worker;
@@ -69,7 +71,10 @@ impl Server {
             .map_err(|error| internal!("The threads of the server cannot be started: {error}"))?;
         let threads = (config.intra_op_threads, config.inter_op_threads);
         let (own, handle) = ((identity.job.as_str(), identity.task), runtime.handle().clone());
-        let task = Arc::new(Task::new(own, &config.cluster, threads, registry, config.random, handle));
+        let name = task_name(own.0, own.1);
+        let leader = Leader::new(config.collective_leader.as_deref(), &config.cluster, &name)?;
+        let collective = (leader, config.recv_buf_max_chunk);
+        let task = Arc::new(Task::new(own, &config.cluster, threads, registry, config.random, collective, handle));
         tracing::info!(task = task.name, port, "listening");
         let streams = task.clone();
         let services = Arc::new(Services { master: Master::new(task.clone()), worker: Worker::new(task) });

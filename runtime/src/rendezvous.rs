@@ -163,11 +163,11 @@ impl Rendezvous for LocalRendezvous {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use graphmill_tensor::{SCALAR, cancelled};
+    use graphmill_tensor::cancelled;
     use std::sync::mpsc::{Receiver as Outcomes, channel};
 
     fn tensor(value: f32) -> Parcel {
-        Some(Tensor::from_slice(SCALAR, &[value]).unwrap())
+        Some(Tensor::scalar(value).unwrap())
     }
 
     fn number(parcel: Parcel) -> Option<f32> {

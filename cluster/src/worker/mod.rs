@@ -1,6 +1,7 @@
 //! The worker service: graphs that masters register here, their steps, and the tensors that other workers ask for.
 
 mod clean_up;
+mod collective;
 mod create_worker_session;
 mod logging;
 mod recv_tensor;
@@ -64,6 +65,10 @@ impl Worker {
             WorkerMethod::CleanupGraph => self.cleanup_graph(message),
             WorkerMethod::CleanupAll => self.cleanup_all(message),
             WorkerMethod::RecvTensor => self.recv_tensor(message).await,
+            WorkerMethod::RecvBuf => self.recv_buf(message).await,
+            WorkerMethod::CompleteGroup => self.task.collectives.complete_group(message).await,
+            WorkerMethod::CompleteInstance => self.task.collectives.complete_instance(message).await,
+            WorkerMethod::GetStepSequence => self.task.collectives.get_step_sequence(&self.task, message),
             WorkerMethod::Logging => self.logging(message),
             WorkerMethod::Tracing => Err(unimplemented_op!("Tracing")),
             _ => Err(unimplemented_op!("Method {} is not implemented", method.path())),

@@ -32,7 +32,9 @@ impl Worker {
             let (registry, device, executor) = (task.registry.clone(), session.device.clone(), task.executor.clone());
             let functions = FunctionRuntime::new(&graph, registry, device, executor);
             let program = Arc::new(Program::build_with(&graph, &functions, &session.kernels)?);
-            Ok(session.add(RegisteredGraph { program, graph }))
+            let config = request.config_proto.unwrap_or_default();
+            let leader = (request.collective_graph_key != 0).then(|| task.collectives.leader.of(&config));
+            Ok(session.add(RegisteredGraph { program, graph, leader }))
         })
         .await?;
         Frames::message(&RegisterGraphResponse { graph_handle })

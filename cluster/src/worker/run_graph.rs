@@ -89,7 +89,7 @@ impl Worker {
     ) -> Result<Arc<Part>> {
         let task = &self.task;
         let step_id = request.step_id;
-        let (step, exchange) = step_with_exchange(task, &session.peers, step_id);
+        let (step, exchange) = step_with_exchange(task, &session.peers, step_id, graph.leader.as_deref());
         if request.exec_opts.as_ref().is_some_and(|options| options.record_timeline) {
             step.start_trace();
         }
