@@ -9,6 +9,7 @@ mod encoded;
 mod exchange;
 pub mod grpc;
 mod heavy;
+mod late_reads;
 mod master;
 mod peers;
 mod random;

@@ -4,6 +4,7 @@ use super::placement;
 use super::remote_parts::RemotePart;
 use super::session::Session;
 use crate::heavy;
+use crate::late_reads::read_references_late;
 use crate::peers::task_of;
 use crate::task::Task;
 use graphmill_graph::{ClientDevice, Graph, Partition, PartitionOptions, Signature, lower, partition, prune};
@@ -181,7 +182,8 @@ impl Session {
     ) -> Result<Arc<Prepared>> {
         let (session, on) = (self.clone(), task.clone());
         let (mut prepared, parts) = heavy::run(graph.len(), move || {
-            let (own, others) = session.cut(&on, &graph, &signature)?;
+            let (mut own, others) = session.cut(&on, &graph, &signature)?;
+            read_references_late(&mut own);
             let (registry, device, executor) = (on.registry.clone(), session.device.clone(), on.executor.clone());
             let functions = FunctionRuntime::new(&own, registry, device, executor);
             let program = Program::build_with(&own, &functions, &session.kernels)?;
@@ -189,7 +191,10 @@ impl Session {
         })
         .await?;
         for part in parts {
-            prepared.remote.push(self.register(task, part).await?);
+            match self.register(task, part).await {
+                Ok(part) => prepared.remote.push(part),
+                Err(error) => return Err(self.workers.explain(error).await),
+            }
         }
         Ok(Arc::new(prepared))
     }

@@ -103,7 +103,10 @@ impl Master {
         };
         cancel.disarm();
         session.touch();
-        outcome.map_err(|error| self.step_error(session, error))
+        match outcome {
+            Ok(outputs) => Ok(outputs),
+            Err(error) => Err(self.step_error(session, session.workers.explain(error).await)),
+        }
     }
 
     /// A step that begins.
