@@ -11,6 +11,7 @@ mod encoded;
 mod exchange;
 pub mod grpc;
 mod heavy;
+mod late_reads;
 mod master;
 mod peers;
 mod random;

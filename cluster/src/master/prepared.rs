@@ -5,6 +5,7 @@ use super::remote_parts::RemotePart;
 use super::session::Session;
 use crate::collective::key_of_graph;
 use crate::heavy;
+use crate::late_reads::read_references_late;
 use crate::peers::task_of;
 use crate::task::Task;
 use graphmill_graph::{ClientDevice, Graph, Partition, PartitionOptions, Signature, lower, partition, prune};
@@ -188,8 +189,9 @@ impl Session {
     ) -> Result<Arc<Prepared>> {
         let (session, on) = (self.clone(), task.clone());
         let (mut prepared, parts) = heavy::run(graph.len(), move || {
-            let (own, others, key) = session.cut(&on, &graph, &signature)?;
+            let (mut own, others, key) = session.cut(&on, &graph, &signature)?;
             let collective_graph_key = if wanted_key == 0 { key } else { wanted_key };
+            read_references_late(&mut own);
             let (registry, device, executor) = (on.registry.clone(), session.device.clone(), on.executor.clone());
             let functions = FunctionRuntime::new(&own, registry, device, executor);
             let program = Program::build_with(&own, &functions, &session.kernels)?;
@@ -197,7 +199,10 @@ impl Session {
         })
         .await?;
         for part in parts {
-            prepared.remote.push(self.register(task, part, prepared.collective_graph_key).await?);
+            match self.register(task, part, prepared.collective_graph_key).await {
+                Ok(part) => prepared.remote.push(part),
+                Err(error) => return Err(self.workers.explain(error).await),
+            }
         }
         Ok(Arc::new(prepared))
     }

@@ -114,7 +114,10 @@ impl Master {
             collectives.retire_step(key, step.id(), outcome.is_ok());
         }
         session.touch();
-        outcome.map_err(|error| self.step_error(session, error))
+        match outcome {
+            Ok(outputs) => Ok(outputs),
+            Err(error) => Err(self.step_error(session, session.workers.explain(error).await)),
+        }
     }
 
     /// A step that begins. Those with collective operations are numbered by the leader of the groups.
