@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn ids_are_the_time_in_utc() {
-        let at = |seconds, micros| new_id(UNIX_EPOCH + Duration::new(seconds, micros * 1000));
+        let at = |seconds, micros: u32| new_id(UNIX_EPOCH + Duration::new(seconds, micros * 1000));
         assert_eq!(at(1_611_774_280, 12_345), "20210127T190440M012345");
         assert_eq!(at(1_709_164_799, 999_999), "20240228T235959M999999");
         assert_eq!(at(1_709_164_800, 0), "20240229T000000M000000");

@@ -1,0 +1,5 @@
+//! Strategies end to end: graphs that TensorFlow made, resource files, strategy files.
+
+mod graph_items;
+mod strategy_files;
+mod support;
