@@ -5,6 +5,7 @@
 //! [`builders::StrategyBuilder`] makes a [`strategy::Strategy`] of the two: for each trainable variable, how its gradient is
 //! brought together and whether it is split. Files and messages have the bytes of AutoDist's own.
 
+pub mod builders;
 pub mod item;
 pub mod proto;
 pub mod resources;

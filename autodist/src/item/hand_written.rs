@@ -20,7 +20,7 @@ struct Region<'a, 'g> {
     inside: HashSet<usize>,
     /// Tensors of the model that nodes inside read.
     entering: Vec<Source>,
-    /// Variables that nodes inside change.
+    /// Variables beside this one that nodes inside read or change.
     slots: Vec<usize>,
     /// The rows that nodes inside change.
     indices: Option<Source>,
@@ -91,13 +91,14 @@ impl Region<'_, '_> {
         self.inside.insert(node);
         self.entering.retain(|source| source.node != node);
         let handle = self.search.index.data_input(node, 0).map(|source| source.node);
-        if let (Some(kind), Some(handle)) = (update_kind(self.op(node)), handle) {
-            if self.search.is_slot(self.variable, handle) && !self.slots.contains(&handle) {
-                self.slots.push(handle);
-            }
-            if kind == UpdateKind::Scatter {
-                self.indices = self.search.index.data_input(node, 1);
-            }
+        if update_kind(self.op(node)) == Some(UpdateKind::Scatter) {
+            self.indices = self.search.index.data_input(node, 1);
+        }
+        if let Some(handle) = handle
+            && self.search.is_slot(self.variable, handle)
+            && !self.slots.contains(&handle)
+        {
+            self.slots.push(handle);
         }
         for &source in self.search.index.inputs(node) {
             let changes_handle = update_kind(self.op(source.node)).is_some()
@@ -143,7 +144,7 @@ impl Region<'_, '_> {
 fn is_arithmetic(op: &str) -> bool {
     matches!(
         op,
-        "Mul" | "RealDiv" | "Sub" | "Add" | "AddV2" | "Maximum" | "Minimum" | "Pow" | "Neg" | "Square" | "Sqrt" | "Rsqrt" | "GatherV2"
+        "Mul" | "RealDiv" | "Sub" | "Add" | "AddV2" | "Maximum" | "Minimum" | "Pow" | "Neg" | "Square" | "Sqrt" | "Rsqrt" | "Abs" | "Sign" | "GatherV2"
     )
 }
 

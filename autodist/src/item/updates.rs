@@ -94,9 +94,11 @@ impl Search<'_> {
         tensor_name(&self.graph.node[source.node], source.slot.unwrap_or(0))
     }
 
-    /// A dense gradient.
+    /// A dense gradient. Keras passes all gradients through one `IdentityN`; what enters it is meant.
     pub fn dense(&self, source: Source) -> Gradient {
-        Gradient::Dense(self.name(source))
+        let passed_on = || self.index.data_input(source.node, usize::try_from(source.slot?).ok()?);
+        let is_identity = self.graph.node[source.node].op == "IdentityN";
+        Gradient::Dense(self.name(passed_on().filter(|_| is_identity).unwrap_or(source)))
     }
 
     /// A sparse gradient, as it was before the optimiser summed rows of the same number.

@@ -1,5 +1,6 @@
 //! Strategies end to end: graphs that TensorFlow made, resource files, strategy files.
 
+mod builders;
 mod graph_items;
 mod strategy_files;
 mod support;
