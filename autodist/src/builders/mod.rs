@@ -79,7 +79,9 @@ struct Chunks(usize);
 impl Chunks {
     fn new(chunk_size: usize) -> Result<Chunks> {
         if chunk_size < 1 {
-            return Err(invalid_argument!("chunk_size is 0 but must be at least 1, which puts each variable in a group of its own"));
+            return Err(invalid_argument!(
+                "chunk_size is 0 but must be at least 1, which puts each variable in a group of its own"
+            ));
         }
         Ok(Chunks(chunk_size))
     }

@@ -66,7 +66,8 @@ impl PartitionedPs {
         if single || item.is_under_control_flow(variable) {
             return Ok(1);
         }
-        let size = variable.shape.dims().and_then(|dims| dims.first()).map_or(1, |&size| u64::try_from(size).unwrap_or(1));
+        let size =
+            variable.shape.dims().and_then(|dims| dims.first()).map_or(1, |&size| u64::try_from(size).unwrap_or(1));
         let shards = match self.division {
             Division::Even => smallest_divisor(size),
             Division::Uneven => smallest_non_divisor(size),

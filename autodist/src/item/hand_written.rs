@@ -130,7 +130,8 @@ impl Region<'_, '_> {
     /// Whether the node reads or changes the variable or a slot.
     fn is_of_slot(&self, node: usize) -> bool {
         let op = self.op(node);
-        let accesses = matches!(op, "ReadVariableOp" | "Identity" | "ResourceGather" | "Gather") || update_kind(op).is_some();
+        let accesses =
+            matches!(op, "ReadVariableOp" | "Identity" | "ResourceGather" | "Gather") || update_kind(op).is_some();
         accesses
             && self.search.index.data_input(node, 0).is_some_and(|source| {
                 source.node == self.variable.node
@@ -144,13 +145,28 @@ impl Region<'_, '_> {
 fn is_arithmetic(op: &str) -> bool {
     matches!(
         op,
-        "Mul" | "RealDiv" | "Sub" | "Add" | "AddV2" | "Maximum" | "Minimum" | "Pow" | "Neg" | "Square" | "Sqrt" | "Rsqrt" | "Abs" | "Sign" | "GatherV2"
+        "Mul"
+            | "RealDiv"
+            | "Sub"
+            | "Add"
+            | "AddV2"
+            | "Maximum"
+            | "Minimum"
+            | "Pow"
+            | "Neg"
+            | "Square"
+            | "Sqrt"
+            | "Rsqrt"
+            | "Abs"
+            | "Sign"
+            | "GatherV2"
     )
 }
 
 /// Nodes whose values depend on data or on other trained variables, as gradients do and learning rates do not.
 fn model_nodes(search: &Search<'_>, variable: &Variable) -> HashSet<usize> {
-    let is_other = |node: usize| search.variables.iter().any(|v| v.trainable && v.node == node && v.node != variable.node);
+    let is_other =
+        |node: usize| search.variables.iter().any(|v| v.trainable && v.node == node && v.node != variable.node);
     let nodes = || 0..search.graph.node.len();
     let sources: Vec<usize> = nodes().filter(|&node| is_data(search, node) || is_other(node)).collect();
     if !sources.is_empty() {
@@ -181,7 +197,12 @@ fn is_data(search: &Search<'_>, node: usize) -> bool {
     let op = search.graph.node[node].op.as_str();
     match op {
         "Placeholder" | "PlaceholderV2" | "PlaceholderWithDefault" => !is_scalar(search, node),
-        _ => op.starts_with("Iterator") || op.starts_with("QueueDequeue") || op.starts_with("ReaderRead") || op == "Unstage",
+        _ => {
+            op.starts_with("Iterator")
+                || op.starts_with("QueueDequeue")
+                || op.starts_with("ReaderRead")
+                || op == "Unstage"
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use super::variables::Variable;
 use super::{GraphItem, updates};
 use graphmill_tensor::{Result, invalid_argument};
 use graphmill_wire::tensorflow::collection_def::Kind;
-use graphmill_wire::tensorflow::{MetaGraphDef, SaverDef, VariableDef};
+use graphmill_wire::tensorflow::{GraphDef, MetaGraphDef, SaverDef, VariableDef};
 use prost::Message;
 use std::collections::HashSet;
 
@@ -36,6 +36,16 @@ impl GraphItem {
         }
         let table_initializers = names(&meta, "table_initializer");
         let graph = meta.graph_def.unwrap_or_default();
+        GraphItem::from_parts(graph, variables, table_initializers, savers)
+    }
+
+    /// An item of its parts, with the updates that the graph shows.
+    pub(crate) fn from_parts(
+        graph: GraphDef,
+        variables: Vec<VariableDef>,
+        table_initializers: Vec<String>,
+        savers: Vec<SaverDef>,
+    ) -> Result<GraphItem> {
         let index = GraphIndex::new(&graph)?;
         let variables =
             variables.into_iter().map(|def| Variable::new(def, &graph, &index)).collect::<Result<Vec<_>>>()?;

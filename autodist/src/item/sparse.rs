@@ -76,7 +76,9 @@ fn is_shape_of(search: &Search<'_>, variable: &Variable, node: usize) -> bool {
     match node_def.op.as_str() {
         "VariableShape" | "Shape" => reads_variable(node),
         // A shape in 64 bits that is read in 32.
-        "Cast" => search.index.data_input(node, 0).is_some_and(|source| is_shape_of_leaf(search, variable, source.node)),
+        "Cast" => {
+            search.index.data_input(node, 0).is_some_and(|source| is_shape_of_leaf(search, variable, source.node))
+        }
         "Const" => constant_is(search, node, variable),
         _ => false,
     }

@@ -26,8 +26,16 @@ pub enum UpdateKind {
 const ASSIGNMENTS: [&str; 6] =
     ["Assign", "AssignAdd", "AssignSub", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"];
 const SCATTERS: [&str; 10] = [
-    "ScatterAdd", "ScatterSub", "ScatterMul", "ScatterDiv", "ScatterMax", "ScatterMin", "ScatterUpdate", "ScatterNdAdd",
-    "ScatterNdSub", "ScatterNdUpdate",
+    "ScatterAdd",
+    "ScatterSub",
+    "ScatterMul",
+    "ScatterDiv",
+    "ScatterMax",
+    "ScatterMin",
+    "ScatterUpdate",
+    "ScatterNdAdd",
+    "ScatterNdSub",
+    "ScatterNdUpdate",
 ];
 
 /// What this op does to a variable; `None` if it changes none.
@@ -88,7 +96,10 @@ mod tests {
         for (names, gradient) in [
             ("ResourceApplyAdaMax ApplyAdaMax ResourceApplyCenteredRMSProp ApplyCenteredRMSProp", 8),
             ("ResourceApplyAdadelta ResourceApplyAddSign ApplyPowerSign ApplyAdadelta", 6),
-            ("ResourceApplyAdagrad ResourceApplyAdagradDA ResourceApplyFtrl ApplyFtrlV2 ResourceApplyKerasMomentum ApplyMomentum", 3),
+            (
+                "ResourceApplyAdagrad ResourceApplyAdagradDA ResourceApplyFtrl ApplyFtrlV2 ResourceApplyKerasMomentum ApplyMomentum",
+                3,
+            ),
             ("ResourceApplyAdagradV2 ApplyAdagradV2 ResourceApplyProximalGradientDescent", 4),
             ("ResourceApplyAdam ApplyAdam", 9),
             ("ResourceApplyAdamWithAmsgrad", 10),

@@ -36,10 +36,12 @@ impl Search<'_> {
             }
             let gradient = match kind {
                 UpdateKind::ApplyDense { gradient } => self.input(op, gradient)?.map(|source| self.dense(source)),
-                UpdateKind::ApplySparse { values, indices } => match (self.input(op, indices)?, self.input(op, values)?) {
-                    (Some(indices), Some(values)) => Some(self.sparse(variable, indices, values)),
-                    _ => None,
-                },
+                UpdateKind::ApplySparse { values, indices } => {
+                    match (self.input(op, indices)?, self.input(op, values)?) {
+                        (Some(indices), Some(values)) => Some(self.sparse(variable, indices, values)),
+                        _ => None,
+                    }
+                }
                 UpdateKind::Assign | UpdateKind::Scatter => None,
             };
             return Ok(gradient.map(|gradient| self.update(variable, op, gradient, self.slot_inputs(variable, op))));

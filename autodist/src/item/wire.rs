@@ -1,15 +1,14 @@
 //! Graph items as messages.
 
 use super::index::GraphIndex;
-use super::variables::Variable;
-use super::{Gradient, GraphItem, updates};
+use super::{Gradient, GraphItem};
 use crate::proto;
 use crate::proto::graph_item::Info;
 use graphmill_tensor::{Result, data_loss, invalid_argument};
 use graphmill_wire::tensorflow::{GraphDef, SaverDef, VariableDef};
 use prost::Message;
 use prost_types::Any;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 impl GraphItem {
     /// The message of AutoDist. Two variables with one gradient tensor have one entry there, the later one's, as in AutoDist itself.
@@ -45,24 +44,18 @@ impl GraphItem {
             return Err(data_loss!("The graph item holds no graph, so it is cut short; write it again"));
         };
         let graph: GraphDef = unpack(graph, "GraphDef")?;
-        let index = GraphIndex::new(&graph)?;
         let info = message.info.unwrap_or_default();
-        let mut variables = Vec::with_capacity(info.variables.len());
-        for def in &info.variables {
-            variables.push(Variable::new(unpack::<VariableDef>(def, "VariableDef")?, &graph, &index)?);
-        }
+        let variables =
+            info.variables.iter().map(|def| unpack::<VariableDef>(def, "VariableDef")).collect::<Result<_>>()?;
         let savers = info.savers.iter().map(|saver| unpack::<SaverDef>(saver, "SaverDef")).collect::<Result<_>>()?;
-        let mut recorded = HashMap::new();
+        let mut item = GraphItem::from_parts(graph, variables, info.table_initializers, savers)?;
         for (key, target) in &message.grad_target_pairs {
-            recorded.insert(target.as_str(), read_key(key, target, &index)?);
-        }
-        let mut updates = updates::find(&graph, &index, &variables)?;
-        for update in &mut updates {
-            if let Some(gradient) = recorded.remove(update.variable.as_str()) {
+            let gradient = read_key(key, target, &item.index)?;
+            if let Some(update) = item.updates.iter_mut().find(|update| update.variable == *target) {
                 update.gradient = gradient;
             }
         }
-        Ok(GraphItem { graph, index, variables, updates, table_initializers: info.table_initializers, savers })
+        Ok(item)
     }
 }
 

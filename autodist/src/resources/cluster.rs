@@ -1,6 +1,6 @@
 //! The nodes as tasks of a TensorFlow cluster.
 
-use super::{DeviceName, ResourceSpec};
+use super::{DeviceKind, DeviceName, ResourceSpec};
 use graphmill_tensor::{Result, invalid_argument, resource_exhausted};
 use graphmill_wire::tensorflow::{ClusterDef, JobDef};
 
@@ -42,7 +42,9 @@ impl PortCounter {
 
     fn take(&mut self) -> Result<u16> {
         if self.next >= PortCounter::END {
-            return Err(resource_exhausted!("The ports 15000 to 15999 are all given away; write ports into the resource file"));
+            return Err(resource_exhausted!(
+                "The ports 15000 to 15999 are all given away; write ports into the resource file"
+            ));
         }
         let port = self.next;
         self.next += 1;
@@ -93,7 +95,7 @@ impl ClusterLayout {
     /// The cluster as servers take it.
     pub fn to_cluster_def(&self) -> ClusterDef {
         let tasks = (0i32..).zip(&self.tasks).map(|(i, task)| (i, task.address.clone())).collect();
-        ClusterDef { job: vec![JobDef { name: JOB.to_owned(), tasks, ..JobDef::default() }] }
+        ClusterDef { job: vec![JobDef { name: JOB.to_owned(), tasks }] }
     }
 
     /// The text of `cluster_spec.json`.
@@ -110,9 +112,9 @@ impl ClusterLayout {
         let node = spec.nodes().iter().position(|node| node.name == device.node);
         match (node, spec.node_of(device)) {
             (Some(node), Some(_)) => Ok(self.task_of_node[node]),
-            (Some(_), None) => {
-                Err(invalid_argument!("device \"{device}\" does not exist; its node in the resource file does not list it"))
-            }
+            (Some(_), None) => Err(invalid_argument!(
+                "device \"{device}\" does not exist; its node in the resource file does not list it"
+            )),
             (None, _) => {
                 let nodes: Vec<&str> = spec.nodes().iter().map(|node| node.name.as_str()).collect();
                 Err(invalid_argument!(
@@ -130,13 +132,13 @@ impl ClusterLayout {
     pub fn resolve(&self, spec: &ResourceSpec, device: &str) -> Result<String> {
         let device: DeviceName = device.parse()?;
         let task = self.task_of(spec, &device)?;
-        Ok(tensorflow_device(task, &device))
+        Ok(tensorflow_device(task, device.kind, device.index))
     }
 }
 
 /// TensorFlow's name of a device of this task.
-pub(crate) fn tensorflow_device(task: usize, device: &DeviceName) -> String {
-    format!("/job:{JOB}/task:{task}/device:{}:{}", device.kind, device.index)
+pub(crate) fn tensorflow_device(task: usize, kind: DeviceKind, index: u32) -> String {
+    format!("/job:{JOB}/task:{task}/device:{kind}:{index}")
 }
 
 #[cfg(test)]

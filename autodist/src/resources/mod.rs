@@ -6,6 +6,7 @@ mod host;
 mod parse;
 mod spec;
 
+pub(crate) use cluster::tensorflow_device;
 pub use cluster::{ClusterLayout, PortCounter, Task};
 pub use device::{DeviceKind, DeviceName};
 pub use host::Host;

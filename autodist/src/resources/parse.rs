@@ -6,8 +6,18 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 const NODE_KEYS: &[&str] = &[
-    "address", "chief", "cpus", "gpus", "network_bandwidth", "bandwidth", "ssh_config", "port", "task", "latency_us",
-    "intra_bandwidth", "compute_tflops",
+    "address",
+    "chief",
+    "cpus",
+    "gpus",
+    "network_bandwidth",
+    "bandwidth",
+    "ssh_config",
+    "port",
+    "task",
+    "latency_us",
+    "intra_bandwidth",
+    "compute_tflops",
 ];
 const SSH_KEYS: &[&str] = &["username", "port", "python_venv", "key_file", "shared_envs"];
 const FILE_KEYS: &[&str] = &["nodes", "ssh", "launcher"];
@@ -20,8 +30,9 @@ struct Section<'a> {
 }
 
 pub(super) fn parse(text: &str) -> Result<ResourceSpec> {
-    let root: Value = serde_saphyr::from_str(text)
-        .map_err(|error| invalid_argument!("not valid YAML: {}", error.to_string().lines().next().unwrap_or_default()))?;
+    let root: Value = serde_saphyr::from_str(text).map_err(|error| {
+        invalid_argument!("not valid YAML: {}", error.to_string().lines().next().unwrap_or_default())
+    })?;
     let root = Section::new("the file".to_owned(), &root)?;
     let mut warnings = Vec::new();
     root.note_unknown(FILE_KEYS, &mut warnings);
@@ -119,12 +130,12 @@ fn find_chief(nodes: &[Node], chiefs: &[usize]) -> Result<usize> {
     match chiefs {
         _ if nodes.len() == 1 => Ok(0),
         [chief] => Ok(*chief),
-        [] => Err(invalid_argument!("one node must be chief; write \"chief: true\" in one of the {} nodes", nodes.len())),
-        [first, second, ..] => Err(invalid_argument!(
-            "nodes {} and {} are both chief; only one can be",
-            first + 1,
-            second + 1
-        )),
+        [] => {
+            Err(invalid_argument!("one node must be chief; write \"chief: true\" in one of the {} nodes", nodes.len()))
+        }
+        [first, second, ..] => {
+            Err(invalid_argument!("nodes {} and {} are both chief; only one can be", first + 1, second + 1))
+        }
     }
 }
 
@@ -134,20 +145,29 @@ fn name_nodes(nodes: &mut [Node]) -> Result<()> {
     if let Some(node) = nodes.iter().find(|node| node.host.is_loopback())
         && loopback < nodes.len()
     {
-        return Err(invalid_argument!("\"{}\" cannot be reached from the other nodes; give its real address", node.host));
+        return Err(invalid_argument!(
+            "\"{}\" cannot be reached from the other nodes; give its real address",
+            node.host
+        ));
     }
     let hosts: Vec<Host> = nodes.iter().map(|node| node.host.clone()).collect();
     let shared = |host: &Host| loopback > 1 || hosts.iter().filter(|&other| other == host).count() > 1;
     let mut names = HashSet::new();
     for node in nodes.iter_mut().filter(|node| shared(&node.host)) {
         let Some(port) = node.port else {
-            return Err(invalid_argument!("several nodes are on \"{}\"; give each of them a port of its own", node.host));
+            return Err(invalid_argument!(
+                "several nodes are on \"{}\"; give each of them a port of its own",
+                node.host
+            ));
         };
         node.name = node.host.with_port(port);
         // Loopback addresses are one machine whatever their spelling.
         let machine = if node.host.is_loopback() { "localhost" } else { node.host.as_str() };
         if !names.insert((machine.to_owned(), port)) {
-            return Err(invalid_argument!("two nodes have port {port} on \"{}\"; give each a port of its own", node.host));
+            return Err(invalid_argument!(
+                "two nodes have port {port} on \"{}\"; give each a port of its own",
+                node.host
+            ));
         }
     }
     Ok(())
@@ -158,15 +178,13 @@ fn check_tasks(nodes: &[Node]) -> Result<()> {
     if nodes.iter().all(|node| node.task.is_none()) || tasks.iter().copied().eq(0..nodes.len()) {
         return Ok(());
     }
-    Err(invalid_argument!("the tasks of the nodes must be the numbers 0 to {}, each once; or give none", nodes.len() - 1))
+    Err(invalid_argument!(
+        "the tasks of the nodes must be the numbers 0 to {}, each once; or give none",
+        nodes.len() - 1
+    ))
 }
 
-fn check_launch(
-    nodes: &[Node],
-    chief: usize,
-    ssh: &BTreeMap<String, SshSettings>,
-    launcher: Launcher,
-) -> Result<()> {
+fn check_launch(nodes: &[Node], chief: usize, ssh: &BTreeMap<String, SshSettings>, launcher: Launcher) -> Result<()> {
     for (i, node) in nodes.iter().enumerate() {
         if launcher == Launcher::Running && node.port.is_none() {
             return Err(invalid_argument!("node \"{}\" has no port; a running server needs one", node.host));

@@ -28,10 +28,19 @@ pub fn write(strategy: &mut Strategy, folder: &Path) -> Result<PathBuf> {
             strategy.id,
             folder.display()
         );
-        if error.kind() == ErrorKind::PermissionDenied { permission_denied!("{message}") } else { unavailable!("{message}") }
+        if error.kind() == ErrorKind::PermissionDenied {
+            permission_denied!("{message}")
+        } else {
+            unavailable!("{message}")
+        }
     };
     fs::create_dir_all(folder).map_err(failed)?;
-    let mut file = tempfile::Builder::new().prefix(".strategy").tempfile_in(folder).map_err(failed)?;
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".strategy");
+    // Temporary files are private by default, but other users' processes may have to read this one.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
+    let mut file = builder.tempfile_in(folder).map_err(failed)?;
     file.write_all(&strategy.encode()).map_err(failed)?;
     file.as_file().sync_all().map_err(failed)?;
     file.persist(&path).map_err(|error| failed(error.error))?;

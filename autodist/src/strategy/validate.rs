@@ -17,11 +17,10 @@ pub fn validate(strategy: &mut Strategy, item: &GraphItem, spec: &ResourceSpec) 
     for entry in strategy.variables.drain(..) {
         match item.variable(&entry.variable).filter(|variable| item.update(&variable.name).is_some()) {
             Some(variable) => {
-                check_entry(&entry, variable, item, spec)
-                    .map_err(|error: Status| {
-                        let message = format!("Strategy of variable \"{}\": {}", entry.variable, error.message());
-                        error.with_message(message)
-                    })?;
+                check_entry(&entry, variable, item, spec).map_err(|error: Status| {
+                    let message = format!("Strategy of variable \"{}\": {}", entry.variable, error.message());
+                    error.with_message(message)
+                })?;
                 if kept.iter().any(|other: &VariableStrategy| other.variable == entry.variable) {
                     return Err(invalid_argument!("Strategy of variable \"{}\": it is there twice", entry.variable));
                 }
@@ -66,7 +65,11 @@ fn check_entry(entry: &VariableStrategy, variable: &Variable, item: &GraphItem, 
 fn check_split(split: &Split, variable: &Variable, item: &GraphItem) -> Result<()> {
     let partitioner = split.partitioner;
     if split.parts.len() != partitioner.parts() {
-        return Err(invalid_argument!("partitioner \"{partitioner}\" needs {} parts, not {}", partitioner.parts(), split.parts.len()));
+        return Err(invalid_argument!(
+            "partitioner \"{partitioner}\" needs {} parts, not {}",
+            partitioner.parts(),
+            split.parts.len()
+        ));
     }
     let Some(dims) = variable.shape.dims() else {
         return Err(invalid_argument!("its shape is not known, so it cannot be split"));
@@ -75,11 +78,15 @@ fn check_split(split: &Split, variable: &Variable, item: &GraphItem) -> Result<(
         return Err(invalid_argument!("partitioner \"{partitioner}\" does not fit the shape {}", variable.shape));
     }
     let size = dims.get(partitioner.axis()).copied().unwrap_or(-1);
-    let size = u64::try_from(size)
-        .map_err(|_| invalid_argument!("the size of axis {} is not known, so it cannot be split", partitioner.axis()))?;
+    let size = u64::try_from(size).map_err(|_| {
+        invalid_argument!("the size of axis {} is not known, so it cannot be split", partitioner.axis())
+    })?;
     partitioner.ranges(size)?;
     if item.is_sparse(&variable.name) && partitioner.axis() != 0 {
-        return Err(invalid_argument!("its gradient is sparse, so only axis 0 can be split, not axis {}", partitioner.axis()));
+        return Err(invalid_argument!(
+            "its gradient is sparse, so only axis 0 can be split, not axis {}",
+            partitioner.axis()
+        ));
     }
     if item.is_under_control_flow(variable) {
         return Err(invalid_argument!("a loop or branch reads it, so it cannot be split; leave it whole"));

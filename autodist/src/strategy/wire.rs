@@ -23,8 +23,8 @@ impl Strategy {
     /// # Errors
     /// `DATA_LOSS` for bytes that are not a whole strategy, `INVALID_ARGUMENT` for entries that make no sense, naming the variable.
     pub fn decode(bytes: &[u8], rank_of: impl Fn(&str) -> Option<usize>) -> Result<Strategy> {
-        let message =
-            proto::Strategy::decode(bytes).map_err(|error| data_loss!("damaged or cut short ({error}); write it again"))?;
+        let message = proto::Strategy::decode(bytes)
+            .map_err(|error| data_loss!("damaged or cut short ({error}); write it again"))?;
         // The replicas come last, so that a file cut at the end of an entry lacks them.
         let Some(graph_config) = message.graph_config else {
             return Err(data_loss!("it names no replicas, so it is cut short or no strategy; write it again"));
@@ -103,7 +103,9 @@ fn read_layout(node: Node, rank_of: impl Fn(&str) -> Option<usize>) -> Result<La
             return Err(invalid_argument!("it has parts but no partitioner; give one, such as \"2,1\""));
         }
         return match node.synchronizer {
-            None => Err(invalid_argument!("it has no synchronizer; give it a PSSynchronizer or an AllReduceSynchronizer")),
+            None => {
+                Err(invalid_argument!("it has no synchronizer; give it a PSSynchronizer or an AllReduceSynchronizer"))
+            }
             Some(WireSynchronizer::PsSynchronizer(server)) if server.reduction_destination.len() > 1 => {
                 read_legacy_split(&node.var_name, server, rank_of(&node.var_name))
             }
@@ -173,7 +175,9 @@ fn read_synchronizer(synchronizer: WireSynchronizer) -> Result<Synchronizer> {
             let staleness = read_staleness(&server)?;
             let destination = server.reduction_destination.pop().unwrap_or_default();
             if destination.is_empty() || !server.reduction_destination.is_empty() {
-                return Err(invalid_argument!("it needs exactly one reduction destination, such as \"10.0.0.1:CPU:0\""));
+                return Err(invalid_argument!(
+                    "it needs exactly one reduction destination, such as \"10.0.0.1:CPU:0\""
+                ));
             }
             let PsSynchronizer { local_replication, sync, .. } = server;
             Ok(Synchronizer::ParameterServer(ParameterServer { destination, local_replication, sync, staleness }))

@@ -214,7 +214,8 @@ fn strategies_that_do_not_fit_are_refused() {
 fn sparse_variables_are_split_on_their_rows_only() {
     let item = example();
     let spec = ResourceSpec::parse(PAIR).unwrap();
-    let builder = PartitionedAllReduce { axis: AxisChoice::Random { seed: Some(0) }, ..PartitionedAllReduce::default() };
+    let builder =
+        PartitionedAllReduce { axis: AxisChoice::Random { seed: Some(0) }, ..PartitionedAllReduce::default() };
     let mut strategy = builder.build(&item, &spec, &new_id(SystemTime::UNIX_EPOCH)).unwrap();
     let Layout::Split(split) = &mut strategy.variables[0].layout else { panic!() };
     split.partitioner = graphmill_autodist::strategy::Partitioner::new(2, 1, 2).unwrap();

@@ -67,10 +67,11 @@ fn slots_are_the_optimisers() {
 #[test]
 fn loops_and_branches_hold_their_variables() {
     // The read of a reference stands before the loop.
-    for (name, held) in [("loop_resource", true), ("loop_reference", false), ("sgd_resource", false), ("sgd_reference", false)] {
+    for (name, held) in
+        [("loop_resource", true), ("loop_reference", false), ("sgd_resource", false), ("sgd_reference", false)]
+    {
         let item = item(name);
-        let all: Vec<bool> =
-            item.trainable_variables().map(|variable| item.is_under_control_flow(variable)).collect();
+        let all: Vec<bool> = item.trainable_variables().map(|variable| item.is_under_control_flow(variable)).collect();
         assert!(all.iter().all(|&one| one == held), "{name}: {all:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! Strategies end to end: graphs that TensorFlow made, resource files, strategy files.
 
 mod builders;
+mod compiled;
 mod graph_items;
 mod strategy_files;
 mod support;

@@ -23,7 +23,8 @@ fn server(local_replication: bool, staleness: u32) -> Synchronizer {
 }
 
 fn sample() -> Strategy {
-    let reduce = |communication, compressor, group| Synchronizer::AllReduce(AllReduce { communication, compressor, group });
+    let reduce =
+        |communication, compressor, group| Synchronizer::AllReduce(AllReduce { communication, compressor, group });
     let part = |name: &str, synchronizer| Part { name: name.to_owned(), synchronizer };
     let variable = |name: &str, layout| VariableStrategy { variable: name.to_owned(), layout };
     let split = Split {
