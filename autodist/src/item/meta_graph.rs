@@ -4,8 +4,8 @@ use super::index::GraphIndex;
 use super::variables::Variable;
 use super::{GraphItem, updates};
 use graphmill_tensor::{Result, invalid_argument};
-use graphmill_wire::tensorflow::collection_def::Kind;
-use graphmill_wire::tensorflow::{GraphDef, MetaGraphDef, SaverDef, VariableDef};
+use graphmill_wire::tensorflow::collection_def::{BytesList, Kind, NodeList};
+use graphmill_wire::tensorflow::{CollectionDef, GraphDef, MetaGraphDef, SaverDef, VariableDef};
 use prost::Message;
 use std::collections::HashSet;
 
@@ -39,6 +39,29 @@ impl GraphItem {
         GraphItem::from_parts(graph, variables, table_initializers, savers)
     }
 
+    /// The item as clients import it.
+    pub fn to_meta_graph(&self) -> MetaGraphDef {
+        let definitions = |trainable: bool| {
+            let listed = self.variables().iter().filter(move |variable| variable.trainable || !trainable);
+            collection(listed.map(|variable| variable.def.encode_to_vec()))
+        };
+        let savers = collection(self.savers().iter().map(Message::encode_to_vec));
+        let tables = NodeList { value: self.table_initializers().to_vec() };
+        MetaGraphDef {
+            graph_def: Some(self.graph().clone()),
+            saver_def: self.savers().first().cloned(),
+            collection_def: [
+                ("variables", definitions(false)),
+                ("trainable_variables", definitions(true)),
+                ("savers", savers),
+                ("table_initializer", CollectionDef { kind: Some(Kind::NodeList(tables)) }),
+            ]
+            .map(|(name, collection)| (name.to_owned(), collection))
+            .into(),
+            ..MetaGraphDef::default()
+        }
+    }
+
     /// An item of its parts, with the updates that the graph shows.
     pub(crate) fn from_parts(
         graph: GraphDef,
@@ -52,6 +75,11 @@ impl GraphItem {
         let updates = updates::find(&graph, &index, &variables)?;
         Ok(GraphItem { graph, index, variables, updates, table_initializers, savers })
     }
+}
+
+fn collection(messages: impl Iterator<Item = Vec<u8>>) -> CollectionDef {
+    let value = messages.map(Into::into).collect();
+    CollectionDef { kind: Some(Kind::BytesList(BytesList { value })) }
 }
 
 /// The messages of a collection; none if it is not there.

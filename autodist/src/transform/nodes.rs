@@ -96,8 +96,9 @@ pub(super) fn shape(dims: &[u64]) -> TensorShapeProto {
     TensorShapeProto { dim: dim.collect(), unknown_rank: false }
 }
 
-/// Replaces colocation with a variable by colocation with one of its parts.
-pub(super) fn colocate(node: &mut NodeDef, variables: &[(String, String)]) {
+/// Makes a copied node one of a part: colocated with the part instead of the variable, and of unknown shape.
+pub(super) fn move_to_part(node: &mut NodeDef, variables: &[(String, String)]) {
+    node.attr.remove("_output_shapes");
     let Some(Value::List(list)) = node.attr.get_mut("_class").and_then(|attr| attr.value.as_mut()) else { return };
     let ListValue { s: classes, .. } = &mut **list;
     for class in classes {

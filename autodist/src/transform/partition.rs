@@ -5,7 +5,7 @@
 //! written out in several operations, in savers, goes on as before. Optimisers' own operations and changes of rows are done part
 //! by part, with the optimiser's slots split like the variable, and lookups of rows fetch them from the parts that hold them.
 
-use super::nodes::{Emitter, WithAttr, colocate, constant, node, shape};
+use super::nodes::{Emitter, WithAttr, move_to_part, constant, node, shape};
 use super::rows::{self, Place};
 use crate::compiler::{CompiledStrategy, PartitionPlan};
 use crate::item::{GraphItem, UpdateKind, update_kind};
@@ -173,7 +173,6 @@ impl Pass<'_> {
             let name = cut.part(part);
             let mut handle = whole.clone();
             handle.name.clone_from(&name);
-            handle.attr.remove("_output_shapes");
             // A name that the user shares must be as unique as his own.
             let shared = match whole.attr.get("shared_name").and_then(|attr| attr.value.as_ref()) {
                 Some(Value::S(shared)) if !shared.is_empty() => {
@@ -183,12 +182,10 @@ impl Pass<'_> {
                 _ => String::new(),
             };
             let dims = cut.plan.part_shape(part).unwrap_or_default();
-            let handle = handle
+            let mut handle = handle
                 .with("shape", Value::Shape(shape(&dims)))
                 .with("shared_name", Value::S(shared.into_bytes().into()));
-            let mut handle = handle;
-            let pairs = part_names(&self.cuts, part);
-            colocate(&mut handle, &pairs);
+            move_to_part(&mut handle, &part_names(&self.cuts, part));
             self.out.add(handle)?;
             let type_attr = if cut.is_resource { "dtype" } else { "T" };
             let read = node(read_op, format!("{name}/Read"), cut.device, vec![name]).with_type(type_attr, cut.dtype);
@@ -209,7 +206,7 @@ impl Pass<'_> {
             let mut clone = read.clone();
             clone.name = format!("{}/part_{part}", read.name);
             clone.input[0] = cut.part(part);
-            colocate(&mut clone, &part_names(&self.cuts, part));
+            move_to_part(&mut clone, &part_names(&self.cuts, part));
             values.push(self.out.add(clone)?);
         }
         let concat = concat(&mut self.out, &read.name, cut, values)?;
@@ -225,7 +222,7 @@ impl Pass<'_> {
             let mut clone = query.clone();
             clone.name = format!("{}/part_{part}", query.name);
             clone.input[0] = cut.part(part);
-            colocate(&mut clone, &part_names(&self.cuts, part));
+            move_to_part(&mut clone, &part_names(&self.cuts, part));
             answers.push(self.out.add(clone)?);
         }
         let count = answers.len() as i64;
@@ -336,9 +333,8 @@ impl Pass<'_> {
                 };
             }
             // The parts have shapes of their own.
-            clone.attr.remove("_output_shapes");
             clone.attr.remove("validate_shape");
-            colocate(&mut clone, &names);
+            move_to_part(&mut clone, &names);
             clone.name = name;
             done.push(self.out.add(clone)?);
         }

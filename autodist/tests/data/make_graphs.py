@@ -1,7 +1,7 @@
 """Writes graphs of TensorFlow optimisers, and what TensorFlow itself knows of them.
 
 Run it with TensorFlow 2.21 and tf_keras: `python make_graphs.py`. For each graph it writes `<name>.pb` (a MetaGraphDef) beside this
-file, and into `expected.json` the gradient of each variable as it was passed to the optimiser, the optimiser's slots, and the variables in order.
+file, and into `expected.json` the gradient of each variable as it was passed to the optimiser, the slots, the variables in order, and the operation that makes a step.
 """
 
 import json
@@ -123,17 +123,18 @@ def build(name, model, optimiser, clip=False, **arguments):
                 gradients, _ = tf.clip_by_global_norm([g for g, _ in pairs], 1.0)
                 pairs = list(zip(gradients, [v for _, v in pairs]))
             step = {} if name.startswith("adagrad_da") else {"global_step": train.get_or_create_global_step()}
-            optimiser.apply_gradients(pairs, **step)
+            train_op = optimiser.apply_gradients(pairs, **step)
             slots = slots_v1(optimiser)
         else:
             variables = v1.trainable_variables()
             pairs = list(zip(v1.gradients(loss, variables), variables))
-            optimiser.apply_gradients(pairs)
+            train_op = optimiser.apply_gradients(pairs)
             slots = lambda v: [optimiser.get_slot(v, n) for n in optimiser.get_slot_names()]  # noqa: E731
         # Nothing of the savers but their names matters here; the first is made before the slots' default.
         saver = train.Saver(name="saver")
         v1.add_to_collection(v1.GraphKeys.SAVERS, saver)
         expected = describe(pairs, slots)
+        expected["train_op"] = train_op.name
         meta = train.export_meta_graph(graph=graph, saver_def=saver.saver_def, strip_default_attrs=True)
         (HERE / f"{name}.pb").write_bytes(meta.SerializeToString(deterministic=True))
         return expected
