@@ -23,7 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             Box::new(PartitionedAllReduce { axis, ..PartitionedAllReduce::default() })
         }
     };
-    let item = GraphItem::from_meta_graph(MetaGraphDef::decode(&*fs::read(input)?)?).map_err(|error| error.to_string())?;
+    let item =
+        GraphItem::from_meta_graph(MetaGraphDef::decode(&*fs::read(input)?)?).map_err(|error| error.to_string())?;
     let write = || -> graphmill_tensor::Result<GraphItem> {
         let spec = ResourceSpec::parse("nodes: [{address: localhost, cpus: [0, 1]}]")?;
         let layout = ClusterLayout::new(&spec, &mut PortCounter::new())?;

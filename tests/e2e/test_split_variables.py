@@ -33,7 +33,7 @@ def read_meta_graph(path):
 
 def feeds(graph):
     values = {
-        "ids": np.array([7, 2, 9, 2, 0, 5], np.int32),
+        "ids": np.array([7, 2, 8, 2, 0, 5], np.int32),
         "labels": np.linspace(-1, 1, 18).astype(np.float32).reshape(6, 3),
         "x": np.array([1.0, -2.0, 0.5], np.float32),
         "y": np.array([0.0, 1.0, 3.0], np.float32),
@@ -48,12 +48,10 @@ def feeds(graph):
     return fed
 
 
-def initialize(session, meta):
-    """Runs the initialisers, which in a split graph are those of the parts too."""
-    names = []
-    for value in meta.collection_def["variables"].bytes_list.value:
-        names.append(variable_pb2.VariableDef.FromString(value).initializer_name)
-    session.run([session.graph.get_operation_by_name(name) for name in names])
+def definitions(meta):
+    """The variables; in a split graph their parts."""
+    values = meta.collection_def["variables"].bytes_list.value
+    return [variable_pb2.VariableDef.FromString(value) for value in values]
 
 
 def train(path, name, checkpoint):
@@ -64,14 +62,16 @@ def train(path, name, checkpoint):
         tf.import_graph_def(meta.graph_def, name="")
         operation = graph.get_operation_by_name
 
+        snapshots = {d.variable_name: d.snapshot_name for d in definitions(meta)}
+
         def value_of(variable):
             op = operation(variable.split(":")[0])
             if op.type != "VarHandleOp":
                 return op.outputs[0]
-            return next(c.outputs[0] for c in op.outputs[0].consumers() if c.type == "ReadVariableOp")
+            return graph.get_tensor_by_name(snapshots[variable])
 
         with v1.Session(graph=graph) as session:
-            initialize(session, meta)
+            session.run([operation(d.initializer_name) for d in definitions(meta)])
             fed = feeds(graph)
             for _ in range(STEPS):
                 session.run(operation(expected["train_op"]), fed)

@@ -6,7 +6,7 @@ use crate::resources::{DeviceName, ResourceSpec};
 use graphmill_tensor::{Result, Status, invalid_argument};
 
 /// Checks a strategy against the graph and the cluster that it is for, and drops the entries of variables that the graph does
-/// not train. What is dropped is told in the list.
+/// not train. Variables that a loop or branch reads cannot be split and stay whole. What changes is told in the list.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT`, naming the variable or device, for parts that do not fit the variable, sparse variables that are not
@@ -14,7 +14,7 @@ use graphmill_tensor::{Result, Status, invalid_argument};
 pub fn validate(strategy: &mut Strategy, item: &GraphItem, spec: &ResourceSpec) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     let mut kept = Vec::with_capacity(strategy.variables.len());
-    for entry in strategy.variables.drain(..) {
+    for mut entry in strategy.variables.drain(..) {
         match item.variable(&entry.variable).filter(|variable| item.update(&variable.name).is_some()) {
             Some(variable) => {
                 check_entry(&entry, variable, item, spec).map_err(|error: Status| {
@@ -23,6 +23,10 @@ pub fn validate(strategy: &mut Strategy, item: &GraphItem, spec: &ResourceSpec) 
                 })?;
                 if kept.iter().any(|other: &VariableStrategy| other.variable == entry.variable) {
                     return Err(invalid_argument!("Strategy of variable \"{}\": it is there twice", entry.variable));
+                }
+                if let Some(synchronizer) = whole_instead(&entry, variable, item) {
+                    warnings.push(format!("Variable \"{}\" stays whole, as a loop or branch reads it", entry.variable));
+                    entry.layout = Layout::Whole(synchronizer);
                 }
                 kept.push(entry);
             }
@@ -45,6 +49,16 @@ pub fn validate(strategy: &mut Strategy, item: &GraphItem, spec: &ResourceSpec) 
         return Err(invalid_argument!("No replica is on the chief \"{}\"; give it one", spec.chief().name));
     }
     Ok(warnings)
+}
+
+/// For a variable that is to be split but feeds control flow, the synchronizer of its first part.
+fn whole_instead(entry: &VariableStrategy, variable: &Variable, item: &GraphItem) -> Option<Synchronizer> {
+    match &entry.layout {
+        Layout::Split(split) if item.is_under_control_flow(variable) => {
+            split.parts.first().map(|part| part.synchronizer.clone())
+        }
+        _ => None,
+    }
 }
 
 fn check_entry(entry: &VariableStrategy, variable: &Variable, item: &GraphItem, spec: &ResourceSpec) -> Result<()> {
@@ -87,9 +101,6 @@ fn check_split(split: &Split, variable: &Variable, item: &GraphItem) -> Result<(
             "its gradient is sparse, so only axis 0 can be split, not axis {}",
             partitioner.axis()
         ));
-    }
-    if item.is_under_control_flow(variable) {
-        return Err(invalid_argument!("a loop or branch reads it, so it cannot be split; leave it whole"));
     }
     Ok(())
 }

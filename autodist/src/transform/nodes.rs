@@ -80,8 +80,7 @@ impl WithAttr for NodeDef {
 /// A constant of `int64` or else `int32`.
 pub(super) fn constant(name: String, device: &str, dtype: DType, values: &[i64], is_scalar: bool) -> NodeDef {
     let dims = if is_scalar { vec![] } else { vec![values.len() as u64] };
-    let mut tensor =
-        TensorProto { dtype: dtype.number(), tensor_shape: Some(shape(&dims)), ..TensorProto::default() };
+    let mut tensor = TensorProto { dtype: dtype.number(), tensor_shape: Some(shape(&dims)), ..TensorProto::default() };
     if dtype == DType::Int64 {
         tensor.int64_val = values.to_vec();
     } else {

@@ -5,7 +5,7 @@
 //! written out in several operations, in savers, goes on as before. Optimisers' own operations and changes of rows are done part
 //! by part, with the optimiser's slots split like the variable, and lookups of rows fetch them from the parts that hold them.
 
-use super::nodes::{Emitter, WithAttr, move_to_part, constant, node, shape};
+use super::nodes::{Emitter, WithAttr, constant, move_to_part, node, shape};
 use super::rows::{self, Place};
 use crate::compiler::{CompiledStrategy, PartitionPlan};
 use crate::item::{GraphItem, UpdateKind, update_kind};
@@ -62,11 +62,14 @@ fn find_cuts<'a>(item: &'a GraphItem, strategy: &'a CompiledStrategy) -> Result<
     let mut cuts = HashMap::new();
     for entry in &strategy.variables {
         let (Some(plan), Some(update)) = (&entry.plan, item.update(&entry.variable)) else { continue };
-        let names = [EndpointName::parse(&entry.variable).node].into_iter().chain(update.slots.iter().map(String::as_str));
+        let names =
+            [EndpointName::parse(&entry.variable).node].into_iter().chain(update.slots.iter().map(String::as_str));
         for name in names {
             let variable = item.variables().iter().find(|variable| variable.op_name() == name);
             let Some(variable) = variable else {
-                return Err(invalid_argument!("The optimiser keeps \"{name}\", which is in no collection of variables"));
+                return Err(invalid_argument!(
+                    "The optimiser keeps \"{name}\", which is in no collection of variables"
+                ));
             };
             let node = &item.graph().node[variable.node];
             let cut = Cut {
@@ -139,7 +142,9 @@ impl Pass<'_> {
             ("VariableShape", _) => self.fix_shape(node, handle),
             ("ResourceGather", _) => self.split_lookup(node, handle),
             (_, Some(UpdateKind::Assign)) => self.split_update(node, handle, &[(1, Piece::Slice)]),
-            (_, Some(UpdateKind::ApplyDense { gradient })) => self.split_update(node, handle, &[(gradient, Piece::Slice)]),
+            (_, Some(UpdateKind::ApplyDense { gradient })) => {
+                self.split_update(node, handle, &[(gradient, Piece::Slice)])
+            }
             (_, Some(UpdateKind::ApplySparse { values, indices })) => self.split_rows(node, handle, indices, values),
             (op, Some(UpdateKind::Scatter)) if !op.contains("Nd") => self.split_rows(node, handle, 1, 2),
             // A reference that is read is a value, which the name still has.
@@ -152,9 +157,11 @@ impl Pass<'_> {
     }
 
     fn unsupported(&self, node: &NodeDef) -> graphmill_tensor::Status {
-        let split = self.cuts.values().map(|cut| cut.name).find(|name| {
-            node.input.iter().any(|input| EndpointName::parse(input).node == *name)
-        });
+        let split = self
+            .cuts
+            .values()
+            .map(|cut| cut.name)
+            .find(|name| node.input.iter().any(|input| EndpointName::parse(input).node == *name));
         unimplemented_op!(
             "Variable \"{}\" cannot be split: \"{}\" uses it in a {}; leave it whole",
             split.unwrap_or_default(),

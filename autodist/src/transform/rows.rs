@@ -124,11 +124,13 @@ pub(super) fn look_up(
     for (i, (handle, local)) in handles.iter().zip(&routed.local).enumerate() {
         let mut inputs = vec![handle.clone(), local.clone()];
         inputs.extend_from_slice(control);
-        stitched.push(out.add(
-            node("ResourceGather", place.name(&format!("part_{i}")), device, inputs)
-                .with_type("dtype", dtype)
-                .with_type("Tindices", index_type),
-        )?);
+        stitched.push(
+            out.add(
+                node("ResourceGather", place.name(&format!("part_{i}")), device, inputs)
+                    .with_type("dtype", dtype)
+                    .with_type("Tindices", index_type),
+            )?,
+        );
     }
     let rows = out.add(
         node("DynamicStitch", place.name("rows"), device, stitched)

@@ -222,3 +222,14 @@ fn sparse_variables_are_split_on_their_rows_only() {
     let error = validate(&mut strategy, &item, &spec).unwrap_err();
     assert!(error.message().contains("\"emb:0\": its gradient is sparse"), "{error}");
 }
+
+#[test]
+fn what_a_branch_reads_stays_whole() {
+    let item = item("branch_resource");
+    let spec = ResourceSpec::parse(PAIR).unwrap();
+    let mut strategy = PartitionedAllReduce::default().build(&item, &spec, ID).unwrap();
+    assert_eq!(describe(&strategy), ["2,1[AR0 AR0]", "2,1[AR0 AR0]"]);
+    let warnings = validate(&mut strategy, &item, &spec).unwrap();
+    assert_eq!(describe(&strategy), ["2,1[AR0 AR0]", "AR0"]);
+    assert!(warnings[0].contains("\"other:0\" stays whole"), "{warnings:?}");
+}

@@ -3,5 +3,6 @@
 mod builders;
 mod compiled;
 mod graph_items;
+mod split_graphs;
 mod strategy_files;
 mod support;
