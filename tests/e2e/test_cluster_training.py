@@ -101,8 +101,9 @@ def in_threads(count, work):
     threads = [threading.Thread(target=guarded, args=(number,), daemon=True) for number in range(count)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join(150)
+    end = time.monotonic() + 150
+    while not errors and time.monotonic() < end and any(thread.is_alive() for thread in threads):
+        time.sleep(0.02)
     if errors:
         raise errors[0]
     assert not any(thread.is_alive() for thread in threads)
