@@ -24,8 +24,7 @@ pub(crate) fn read_references_late(graph: &mut Graph) {
 /// Whether a node has control edges, or takes a value from one that has. Clients give a node no control edges where one of its inputs
 /// has them already, such as a constant that was made in the same scope.
 fn waits(graph: &Graph, node: &Node) -> bool {
-    !node.control_inputs.is_empty()
-        || node.inputs.iter().any(|input| !graph.node(input.node).control_inputs.is_empty())
+    !node.control_inputs.is_empty() || node.inputs.iter().any(|input| !graph.node(input.node).control_inputs.is_empty())
 }
 
 /// The reference of which an endpoint is a plain copy.

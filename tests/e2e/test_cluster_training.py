@@ -63,7 +63,7 @@ def examples(seed, number=64):
 class Classifier:
     """A network with one hidden layer; where its parts are is up to the device scopes around it."""
 
-    def __init__(self, partitioner=None, hidden_device=None, output_device=None):
+    def __init__(self, partitioner=None, hidden_device="", output_device=""):
         self.x = v1.placeholder(tf.float32, [None, FEATURES])
         self.y = v1.placeholder(tf.int64, [None])
         seeded = functools.partial(v1.random_uniform_initializer, -0.3, 0.3)
