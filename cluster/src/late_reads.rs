@@ -1,6 +1,6 @@
 //! When reference variables are read.
 
-use graphmill_graph::{Endpoint, Flow, Graph, NodeId};
+use graphmill_graph::{Endpoint, Flow, Graph, Node, NodeId};
 
 /// Has nodes that wait for others read reference variables themselves, when they run, instead of by way of an `Identity`.
 ///
@@ -10,7 +10,7 @@ use graphmill_graph::{Endpoint, Flow, Graph, NodeId};
 pub(crate) fn read_references_late(graph: &mut Graph) {
     let late: Vec<(NodeId, usize, Endpoint)> = graph
         .nodes()
-        .filter(|(_, node)| !node.control_inputs.is_empty() && node.op.flow == Flow::Plain)
+        .filter(|(_, node)| node.op.flow == Flow::Plain && waits(graph, node))
         .flat_map(|(id, node)| node.inputs.iter().enumerate().map(move |(at, &input)| (id, at, input)))
         .filter_map(|(id, at, input)| Some((id, at, referred(graph, input)?)))
         .collect();
@@ -19,6 +19,12 @@ pub(crate) fn read_references_late(graph: &mut Graph) {
             *input = source;
         }
     }
+}
+
+/// Whether a node has control edges, or takes a value from one that has. Clients give a node no control edges where one of its inputs
+/// has them already, such as a constant that was made in the same scope.
+fn waits(graph: &Graph, node: &Node) -> bool {
+    !node.control_inputs.is_empty() || node.inputs.iter().any(|input| !graph.node(input.node).control_inputs.is_empty())
 }
 
 /// The reference of which an endpoint is a plain copy.
@@ -55,6 +61,8 @@ mod tests {
             node("update", "AssignAdd", &["v", "read"]),
             node("late", "Neg", &["read", "^update"]),
             node("soon", "Neg", &["read"]),
+            node("other", "Neg", &["soon", "^update"]),
+            node("also_late", "Mul", &["read", "other"]),
         ];
         let mut graph = Graph::from_def(GraphDef { node: nodes, ..Default::default() }).unwrap();
         read_references_late(&mut graph);
@@ -63,6 +71,7 @@ mod tests {
             graph.node(node.inputs[at].node).name.to_string()
         };
         assert_eq!(source("late", 0), "v");
+        assert_eq!(source("also_late", 0), "v");
         assert_eq!(source("soon", 0), "read");
         assert_eq!(source("update", 1), "read");
     }

@@ -51,12 +51,10 @@ fn transfer(node: &NodeTrace, graph: &Graph) -> Option<NodeExecStats> {
     if receive.op.flow != Flow::Recv || task_of(from) == task_of(to) {
         return None;
     }
-    let bytes: usize = node.outputs.iter().map(|(_, dtype, shape)| dtype.size().saturating_mul(shape.num_elements())).sum();
-    let size = if bytes > MEBIBYTE / 10 {
-        format!("{:.1}MB", bytes as f64 / MEBIBYTE as f64)
-    } else {
-        format!("{bytes}B")
-    };
+    let bytes: usize =
+        node.outputs.iter().map(|(_, dtype, shape)| dtype.size().saturating_mul(shape.num_elements())).sum();
+    let size =
+        if bytes > MEBIBYTE / 10 { format!("{:.1}MB", bytes as f64 / MEBIBYTE as f64) } else { format!("{bytes}B") };
     let micros = node.ended.saturating_sub(node.started).as_micros().max(1);
     let rate = bytes as f64 * 8.0 / micros as f64;
     Some(NodeExecStats {

@@ -63,7 +63,7 @@ def examples(seed, number=64):
 class Classifier:
     """A network with one hidden layer; where its parts are is up to the device scopes around it."""
 
-    def __init__(self, partitioner=None, hidden_device=None, output_device=None):
+    def __init__(self, partitioner=None, hidden_device="", output_device=""):
         self.x = v1.placeholder(tf.float32, [None, FEATURES])
         self.y = v1.placeholder(tf.int64, [None])
         seeded = functools.partial(v1.random_uniform_initializer, -0.3, 0.3)
@@ -101,8 +101,9 @@ def in_threads(count, work):
     threads = [threading.Thread(target=guarded, args=(number,), daemon=True) for number in range(count)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join(150)
+    end = time.monotonic() + 150
+    while not errors and time.monotonic() < end and any(thread.is_alive() for thread in threads):
+        time.sleep(0.02)
     if errors:
         raise errors[0]
     assert not any(thread.is_alive() for thread in threads)

@@ -23,7 +23,8 @@ impl Workers {
             let channel = worker.channel.clone();
             questions.spawn(async move {
                 let message = Frames::message(&GetStatusRequest {}).ok()?;
-                let answer = channel.call(WorkerMethod::GetStatus.path(), message, Some(Instant::now() + PATIENCE)).await;
+                let answer =
+                    channel.call(WorkerMethod::GetStatus.path(), message, Some(Instant::now() + PATIENCE)).await;
                 let status = decode_answer::<GetStatusResponse>(answer.ok()?, "GetStatus").ok()?;
                 Some((channel.task().to_owned(), status.device_attributes.first()?.incarnation))
             });
@@ -31,7 +32,9 @@ impl Workers {
         let mut restarted = Vec::new();
         while let Some(answer) = questions.join_next().await {
             if let Ok(Some((task, now))) = answer {
-                restarted.extend(self.remote.iter().find(|worker| worker.channel.task() == task).and_then(|w| restart(w, now)));
+                restarted.extend(
+                    self.remote.iter().find(|worker| worker.channel.task() == task).and_then(|w| restart(w, now)),
+                );
             }
         }
         if restarted.is_empty() {
