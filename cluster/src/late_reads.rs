@@ -64,7 +64,7 @@ mod tests {
             node("other", "Neg", &["soon", "^update"]),
             node("also_late", "Mul", &["read", "other"]),
         ];
-        let mut graph = Graph::from_def(GraphDef { node: nodes, ..Default::default() }).unwrap();
+        let mut graph = Graph::from_def(&GraphDef { node: nodes, ..Default::default() }).unwrap();
         read_references_late(&mut graph);
         let source = |name: &str, at: usize| {
             let node = graph.node(graph.find(name).unwrap());

@@ -225,15 +225,11 @@ enum Partial {
 impl Incoming {
     fn take(&mut self, frame: Frame) {
         match frame {
-            Frame::Probe { segment } => {
-                if self.opened.contents(&segment, 0).is_ok() {
-                    self.open.write(Frame::ProbeSeen);
-                }
-            }
+            Frame::Probe { segment } if self.opened.contents(&segment, 0).is_ok() => self.open.write(Frame::ProbeSeen),
             Frame::Value { id, head, length } => self.begin(id, head, length),
             Frame::Chunk { id, content } => self.append(id, &content),
             Frame::Segment { id, head, length, segment } => {
-                let outcome = self.from_segment(head, length, &segment);
+                let outcome = self.shared(head, length, &segment);
                 self.open.resolve(id, outcome);
             }
             Frame::Failure { id, status } => self.open.resolve(id, Err(status)),
@@ -268,7 +264,7 @@ impl Incoming {
         }
     }
 
-    fn from_segment(&mut self, head: Head, length: u64, segment: &SegmentName) -> Result<Parcel> {
+    fn shared(&mut self, head: Head, length: u64, segment: &SegmentName) -> Result<Parcel> {
         let length = usize::try_from(length).ok().filter(|_| fits(&head, length));
         let length = length.ok_or_else(|| internal!("A tensor came with bytes that do not fit its shape"))?;
         let content = self.opened.contents(segment, length);
