@@ -231,6 +231,12 @@ def test_a_model_over_two_tasks_is_the_same_model(cluster):
     agree(got, trained_on_one_task(cluster.target("worker"), range(10)))
 
 
+def numbered_rows(shape, dtype=None, partition_info=None):
+    """The part of [[0, 1], [2, 3], ...] that a part of a variable has."""
+    first = partition_info.var_offset[0] * 2
+    return tf.reshape(tf.range(first, first + shape[0] * 2, dtype=dtype), shape)
+
+
 @pytest.mark.parametrize("kinds", [[OURS, OURS], [OURS, THEIRS]], ids=["alone", "tensorflow-ps"])
 @pytest.mark.parametrize("resource", [True, False], ids=["resource", "reference"])
 def test_variables_in_parts_on_two_parameter_servers(kinds, resource, tmp_path):
@@ -242,8 +248,8 @@ def test_variables_in_parts_on_two_parameter_servers(kinds, resource, tmp_path):
                 model = Classifier(partitioner=v1.fixed_size_partitioner(2))
                 ids = v1.placeholder(tf.int64, [None])
                 with v1.variable_scope("words", partitioner=v1.fixed_size_partitioner(2)):
-                    table = v1.get_variable("table", initializer=np.arange(14, dtype=np.float32).reshape(7, 2))
-                    rows = tf.nn.embedding_lookup(list(table), ids, partition_strategy="div")
+                    table = v1.get_variable("table", [7, 2], initializer=numbered_rows)
+                    rows = v1.nn.embedding_lookup(list(table), ids, partition_strategy="div")
             places = {variable.device for variable in v1.trainable_variables()}
             assert places == {"/job:ps/task:0", "/job:ps/task:1"}
             initial = v1.trainable_variables()
