@@ -1,5 +1,6 @@
 """Training over several tasks, of graphmill alone and mixed with TensorFlow's own servers."""
 
+import contextlib
 import functools
 import threading
 import time
@@ -157,13 +158,13 @@ def test_workers_that_train_without_waiting_for_each_other(cluster, resource):
     assert accuracies[0] == accuracies[1] > 0.95
 
 
-def test_workers_that_take_each_step_together(cluster):
+def test_workers_that_take_each_step_together(trio):
     steps, container = 12, fresh_container()
     feed_seed, results = 5, {}
 
     def work(number):
         with tf.Graph().as_default() as graph, graph.container(container):
-            with v1.device(replica_setter(cluster, number)):
+            with v1.device(replica_setter(trio, number)):
                 model = Classifier()
                 global_step = v1.train.get_or_create_global_step()
                 optimizer = v1.train.SyncReplicasOptimizer(
@@ -174,7 +175,7 @@ def test_workers_that_take_each_step_together(cluster):
             hooks = [optimizer.make_session_run_hook(number == 0)]
             read = {variable.op.name: tf.identity(variable) for variable in v1.trainable_variables()}
             with v1.train.MonitoredTrainingSession(
-                cluster.target("worker", number),
+                trio.target("worker", number),
                 is_chief=number == 0,
                 hooks=hooks,
                 save_checkpoint_secs=None,
@@ -185,12 +186,13 @@ def test_workers_that_take_each_step_together(cluster):
                 while session.run(global_step) < steps:
                     session.run(train, model.feed(feed_seed))
                     results.setdefault(int(session.run(global_step)), session.run(read))
-                # The other worker may wait for a token that this one has taken.
-                session.run(more_tokens)
+                # The other worker may wait for a token that this one has taken, or may have closed the queue.
+                with contextlib.suppress(tf.errors.CancelledError):
+                    session.run(more_tokens)
 
     in_threads(2, work)
     # The same examples on both workers: the mean of both gradients is that of one.
-    expected = trained_on_one_task(cluster.target("worker"), [feed_seed] * steps)
+    expected = trained_on_one_task(trio.target("worker"), [feed_seed] * steps)
     assert steps in results
     agree(results[steps], expected)
 
@@ -357,10 +359,15 @@ def test_a_monitored_run_goes_on_after_a_task_came_back(trio, victim, tmp_path):
         time.sleep(0.5)
         trio.start(*victim)
         back.append(time.monotonic())
+        # A task ends with the thread that has started it.
+        over.wait()
 
-    killer = threading.Thread(target=kill)
+    over, killer = threading.Event(), threading.Thread(target=kill, daemon=True)
     killer.start()
-    in_threads(2, lambda number: monitored_worker(trio, number, 400, str(tmp_path), on_step, hooks[number]))
+    try:
+        in_threads(2, lambda number: monitored_worker(trio, number, 400, str(tmp_path), on_step, hooks[number]))
+    finally:
+        over.set()
     killer.join()
     assert final_step(str(tmp_path)) in (400, 401)
     concerned = {("ps", 0): (0, 1), ("worker", 0): (0,), ("worker", 1): (1,)}[victim]
