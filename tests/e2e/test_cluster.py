@@ -447,8 +447,7 @@ def test_another_process_at_the_address():
                     s.run(tf.constant(1))
 
 
-@pytest.mark.parametrize("soft", [False, True])
-def test_nodes_that_must_be_together_but_ask_for_different_jobs(pair, soft):
+def test_nodes_that_must_be_together_but_ask_for_different_jobs(pair):
     with tf.Graph().as_default() as graph:
         start = tf.constant(1.0, name="start")
         with v1.colocate_with(start.op):
@@ -459,7 +458,7 @@ def test_nodes_that_must_be_together_but_ask_for_different_jobs(pair, soft):
         node.device = places.get(node.name, "")
     master = Master(pair["worker", 0].address)
     with pytest.raises(MasterError) as raised:
-        master.create_session(graph_def, v1.ConfigProto(allow_soft_placement=soft))
+        master.create_session(graph_def)
     master.close()
     assert raised.value.code == tf.errors.INVALID_ARGUMENT
     for part in ("{{colocation_node beside}}", "{{colocation_node start}}", "'/job:ps/task:0'", "'/job:worker/task:0'", "loc:@start"):

@@ -521,7 +521,8 @@ def test_a_large_variable_moves_to_another_task(steady, rows):
             ps = steady["ps", 0]
             forget_peak(ps)
             assert s.run(total) == rows * 300
-            assert peak_memory(ps) < 2 * size + 200_000_000
+            # Shared memory of earlier transfers is kept to be filled again.
+            assert peak_memory(ps) < 2 * size + 500_000_000
             if rows == 80_000:
                 assert s.run(variable).sum() == rows * 300
         v1.Session.reset(steady.target("worker"), [graph._container])
@@ -534,12 +535,12 @@ def test_a_tensor_that_no_message_can_hold(steady):
         with tf.device(W0):
             there = tf.size(tf.identity(large), out_type=tf.int64) + tf.cast(large[5], tf.int64)
         with session(steady, graph) as s:
+            # Between graphmill's own tasks there is no limit.
+            assert s.run(there) == 2**31 + 1001
             with pytest.raises(tf.errors.ResourceExhaustedError) as raised:
-                s.run(there)
+                s.run(large)
             size, limit = (int(number) for number in re.findall(r"\d{10}", str(raised.value))[:2])
             assert size >= 2**31 + 1000 and limit == 2**31 - 1
-            with pytest.raises(tf.errors.ResourceExhaustedError):
-                s.run(large)
             assert s.run(tf.constant(1)) == 1
 
 
