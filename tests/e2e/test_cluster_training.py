@@ -374,4 +374,4 @@ def test_a_monitored_run_goes_on_after_a_task_came_back(trio, victim, tmp_path):
     for number in concerned:
         assert len(hooks[number].sessions) == 2
         again = min(when for when, _ in times[number] if when > back[0])
-        assert again - back[0] < 5
+        assert again - back[0] < 30
