@@ -2,13 +2,16 @@
 
 use super::{CHUNK, MAX_HEAD};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use graphmill_tensor::{Code, DType, Result, Shape, Status, internal};
+use graphmill_tensor::{Code, DType, Shape, Status};
 use graphmill_wire::tensorflow::distributed_runtime::GrpcPayloadContainer;
 use prost::Message;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// What a receive is answered with is told apart by the number that the receiver gave it.
 pub(super) type Id = u64;
+
+/// Longest text of a failure, in bytes, so that it fits into a frame.
+const MAX_TEXT: usize = 64 << 10;
 
 /// A random number that proves that two processes look at the same memory.
 pub(super) type Token = [u8; 16];
@@ -32,6 +35,20 @@ pub(super) enum Head {
     Plain { dtype: DType, shape: Shape },
     /// A `TensorProto` follows.
     Message,
+}
+
+impl Head {
+    /// Whether this is the length of the content.
+    pub fn fits(&self, length: u64) -> bool {
+        match self {
+            Head::Dead => length == 0,
+            Head::Message => true,
+            Head::Plain { dtype, shape } => {
+                let expected = dtype.size().checked_mul(shape.num_elements()).map(u64::try_from);
+                expected.is_some_and(|expected| expected == Ok(length))
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -130,7 +147,8 @@ impl Frame {
             Frame::Failure { id, status } => {
                 buffer.put_u64_le(*id);
                 buffer.put_i32_le(status.code() as i32);
-                let text = status.message().as_bytes();
+                let text = status.message();
+                let text = text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or(text).as_bytes();
                 buffer.put_u32_le(u32::try_from(text.len()).unwrap_or(0));
                 buffer.put_slice(text);
                 let payloads = status.payloads().iter().cloned().collect();
@@ -157,7 +175,7 @@ impl Frame {
     ///
     /// # Errors
     /// A text for a connection that breaks off, and for bytes that are no frame.
-    pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> std::result::Result<Option<Frame>, String> {
+    pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Option<Frame>, String> {
         let mut length = [0; 4];
         match stream.read_exact(&mut length).await {
             Ok(_) => {}
@@ -256,15 +274,6 @@ fn get_head(body: &mut Bytes) -> Option<Head> {
     })
 }
 
-/// The bytes that the elements of a tensor have.
-///
-/// # Errors
-/// `INTERNAL` if they are too many to be counted.
-pub(super) fn content_length(dtype: DType, shape: &Shape) -> Result<u64> {
-    let length = dtype.size().checked_mul(shape.num_elements()).and_then(|length| u64::try_from(length).ok());
-    length.ok_or_else(|| internal!("a tensor of type {dtype} and shape {shape} is too large"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -288,7 +297,7 @@ mod tests {
         ]
     }
 
-    async fn read_all(bytes: &[u8]) -> std::result::Result<Vec<Frame>, String> {
+    async fn read_all(bytes: &[u8]) -> Result<Vec<Frame>, String> {
         let mut stream = bytes;
         let mut read = Vec::new();
         while let Some(frame) = Frame::read(&mut stream).await? {
@@ -306,6 +315,20 @@ mod tests {
         chunk.put_slice(&Frame::chunk_head(4, 3));
         chunk.put_slice(b"xyz");
         assert_eq!(read_all(&chunk).await.unwrap(), [Frame::Chunk { id: 4, content: Bytes::from_static(b"xyz") }]);
+    }
+
+    #[tokio::test]
+    async fn long_texts_are_cut() {
+        let mut buffer = BytesMut::new();
+        Frame::Failure { id: 1, status: aborted!("{}", "é".repeat(2 << 20)) }.write(&mut buffer);
+        let frames = read_all(&buffer).await.unwrap();
+        assert!(matches!(&frames[..], [Frame::Failure { status, .. }] if status.message().len() == MAX_TEXT));
+    }
+
+    #[test]
+    fn lengths_that_fit() {
+        let head = Head::Plain { dtype: DType::Half, shape: Shape::new(&[2, 3]).unwrap() };
+        assert!(head.fits(12) && !head.fits(11) && Head::Dead.fits(0) && !Head::Dead.fits(1));
     }
 
     #[tokio::test]

@@ -2,7 +2,6 @@
 
 use super::GREETING;
 use super::frame::{Frame, Head, Id, SegmentName};
-use super::sender::fits;
 use super::writer::{Outgoing, write_all};
 use crate::grpc::watch;
 use crate::shared_memory::{self, Opened};
@@ -240,7 +239,7 @@ impl Incoming {
 
     fn begin(&mut self, id: Id, head: Head, length: u64) {
         let begun = match usize::try_from(length) {
-            Ok(bytes) if fits(&head, length) => Partial::new(head, bytes),
+            Ok(bytes) if head.fits(length) => Partial::new(head, bytes),
             _ => Err(internal!("A tensor came with {length} bytes, which do not fit its shape")),
         };
         match begun {
@@ -265,7 +264,7 @@ impl Incoming {
     }
 
     fn shared(&mut self, head: Head, length: u64, segment: &SegmentName) -> Result<Parcel> {
-        let length = usize::try_from(length).ok().filter(|_| fits(&head, length));
+        let length = usize::try_from(length).ok().filter(|_| head.fits(length));
         let length = length.ok_or_else(|| internal!("A tensor came with bytes that do not fit its shape"))?;
         let content = self.opened.contents(segment, length);
         let content = content.map_err(|error| unavailable!("Shared memory cannot be opened: {error}"))?;

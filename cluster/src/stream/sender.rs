@@ -1,7 +1,7 @@
 //! The sender's end of a connection.
 
 use super::GREETING;
-use super::frame::{Frame, Head, Id, content_length};
+use super::frame::{Frame, Head, Id};
 use super::writer::{Content, Outgoing, write_all};
 use crate::grpc::watch;
 use crate::shared_memory::{self, SegmentPool};
@@ -180,13 +180,4 @@ impl Connection {
 fn message(tensor: &Tensor) -> bytes::Bytes {
     let proto: TensorProto = tensor.to_proto();
     proto.encode_to_vec().into()
-}
-
-/// Whether a length is that of the elements of a tensor.
-pub(super) fn fits(head: &Head, length: u64) -> bool {
-    match head {
-        Head::Dead => length == 0,
-        Head::Message => true,
-        Head::Plain { dtype, shape } => content_length(*dtype, shape).is_ok_and(|expected| expected == length),
-    }
 }
