@@ -1,25 +1,25 @@
 //! Telling the connections of gRPC from streams of tensors, which come in on the same port.
 
+use crate::network::{Connection, Incoming};
 use crate::stream::{self, GREETING};
 use crate::task::Task;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::timeout;
 use tokio_stream::{Stream, StreamExt};
 
 /// How long a connection may take to say what it is.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Bytes by which connections are told apart.
+const FIRST: usize = 4;
 /// Connections that wait to be taken up.
 const QUEUED: usize = 64;
 
 /// The connections of gRPC among `incoming`; streams of tensors are served meanwhile. Runs on the runtime that calls it.
-pub(crate) fn split(
-    task: Arc<Task>,
-    mut incoming: impl Stream<Item = io::Result<TcpStream>> + Send + Unpin + 'static,
-) -> GrpcConnections {
+pub(crate) fn split(task: Arc<Task>, mut incoming: Incoming) -> GrpcConnections {
     let (sender, receiver) = channel(QUEUED);
     tokio::spawn(async move {
         loop {
@@ -43,24 +43,28 @@ pub(crate) fn split(
     GrpcConnections(receiver)
 }
 
-async fn direct(task: Arc<Task>, stream: TcpStream, grpc: Sender<io::Result<TcpStream>>) {
-    let mut first = [0; 4];
-    match timeout(PATIENCE, stream.peek(&mut first)).await {
-        Ok(Ok(length)) if length > 0 && GREETING.starts_with(first.get(..length).unwrap_or_default()) => {
-            stream::serve(task, stream).await;
-        }
-        // HTTP/2 knows best what to do with what says nothing.
-        _ => {
-            let _ = grpc.send(Ok(stream)).await;
-        }
+async fn direct(task: Arc<Task>, mut connection: Connection, grpc: Sender<io::Result<Connection>>) {
+    let mut first = vec![0; FIRST];
+    // HTTP/2 knows best what to do with what says nothing.
+    let length = match timeout(PATIENCE, connection.read(&mut first)).await {
+        Ok(Ok(length)) => length,
+        _ => 0,
+    };
+    first.truncate(length);
+    let streams = length > 0 && GREETING.starts_with(&first);
+    let connection = connection.before(first);
+    if streams {
+        stream::serve(task, connection).await;
+    } else {
+        let _ = grpc.send(Ok(connection)).await;
     }
 }
 
 /// Connections of gRPC.
-pub(crate) struct GrpcConnections(Receiver<io::Result<TcpStream>>);
+pub(crate) struct GrpcConnections(Receiver<io::Result<Connection>>);
 
 impl Stream for GrpcConnections {
-    type Item = io::Result<TcpStream>;
+    type Item = io::Result<Connection>;
 
     fn poll_next(
         mut self: std::pin::Pin<&mut Self>,

@@ -13,6 +13,7 @@ pub mod grpc;
 mod heavy;
 mod late_reads;
 mod master;
+pub mod network;
 mod peers;
 mod random;
 mod request_ids;

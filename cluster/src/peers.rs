@@ -2,6 +2,7 @@
 
 use crate::ClusterSpec;
 use crate::grpc::Channel;
+use crate::network::Network;
 use crate::stream::StreamReceiver;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,14 +20,14 @@ struct Peer {
 
 impl Peers {
     /// The tasks of `cluster`, of which one is called `own`.
-    pub fn new(own: &str, cluster: &ClusterSpec) -> Peers {
+    pub fn new(own: &str, cluster: &ClusterSpec, network: &Arc<dyn Network>) -> Peers {
         let mut others = BTreeMap::new();
         for job in cluster.jobs() {
             for (&task, address) in cluster.job(job).into_iter().flatten() {
                 let name = task_name(job, task);
                 if name != own {
-                    let channel = Arc::new(Channel::new(&name, address));
-                    let stream = StreamReceiver::new(&name, address);
+                    let channel = Arc::new(Channel::new(&name, address, network.clone()));
+                    let stream = StreamReceiver::new(&name, address, network.clone());
                     others.insert(name, Peer { channel, stream });
                 }
             }

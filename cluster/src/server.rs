@@ -1,28 +1,21 @@
 //! The server: sockets, threads, and an end that does not take for ever.
 
 use crate::collective::Leader;
-use crate::config::Identity;
 use crate::grpc::GrpcService;
 use crate::master::Master;
+use crate::network::{Network, Tcp};
 use crate::peers::task_name;
 use crate::services::Services;
 use crate::task::Task;
 use crate::worker::Worker;
 use crate::{ServerConfig, accept};
 use graphmill_runtime::Registry;
-use graphmill_tensor::{Result, Status, aborted, internal, invalid_argument, unavailable};
-use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::pin::Pin;
+use graphmill_tensor::{Result, Status, aborted, internal};
 use std::sync::{Arc, mpsc};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::Sleep;
-use tokio_stream::Stream;
 
 /// Flow control windows. A smaller one would bound the speed of large tensors by window over round trip.
 const STREAM_WINDOW: u32 = 64 << 20;
@@ -35,8 +28,6 @@ const STREAMS: u32 = 1 << 16;
 const RESET_STREAMS: usize = 1024;
 /// Most threads that serve sockets.
 const MAX_IO_THREADS: usize = 4;
-/// Pause after a connection could not be accepted, as when there are too many open files.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long the end of a server that is just dropped may take.
 const DROP_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -61,27 +52,42 @@ impl Server {
     /// `INVALID_ARGUMENT` for settings that do not fit together or a host that does not exist, `UNAVAILABLE` for a port that
     /// is taken or not permitted.
     pub fn bind(config: ServerConfig, registry: Registry) -> Result<Server> {
+        Server::bind_on(Arc::new(Tcp), config, registry)
+    }
+
+    /// As [`Server::bind`], on a network of the caller's.
+    ///
+    /// # Errors
+    /// As [`Server::bind`].
+    pub fn bind_on(network: Arc<dyn Network>, config: ServerConfig, registry: Registry) -> Result<Server> {
         let identity = config.identity()?;
-        let (listeners, port) = listen(&identity)?;
+        let name = task_name(&identity.job, identity.task);
+        let leader = Leader::new(config.collective_leader.as_deref(), &config.cluster, &name)?;
         let runtime = Builder::new_multi_thread()
             .worker_threads(std::thread::available_parallelism().map_or(1, usize::from).min(MAX_IO_THREADS))
             .thread_name("io")
             .enable_all()
             .build()
             .map_err(|error| internal!("The threads of the server cannot be started: {error}"))?;
+        let listening = {
+            let _runtime = runtime.enter();
+            network.listen(&identity.hosts, identity.port)
+        };
+        let (incoming, port) = match listening {
+            Ok(listening) => listening,
+            Err(status) => {
+                // Not by dropping it, which a caller on another runtime must not do.
+                runtime.shutdown_background();
+                return Err(status);
+            }
+        };
         let threads = (config.intra_op_threads, config.inter_op_threads);
         let (own, handle) = ((identity.job.as_str(), identity.task), runtime.handle().clone());
-        let name = task_name(own.0, own.1);
-        let leader = Leader::new(config.collective_leader.as_deref(), &config.cluster, &name)?;
         let collective = (leader, config.recv_buf_max_chunk);
-        let task = Arc::new(Task::new(own, &config.cluster, threads, registry, config.random, collective, handle));
+        let task = Arc::new(Task::new(own, &config.cluster, threads, registry, config.random, collective, network, handle));
         tracing::info!(task = task.name, port, "listening");
         let streams = task.clone();
         let services = Arc::new(Services { master: Master::new(task.clone()), worker: Worker::new(task) });
-        let incoming = {
-            let _runtime = runtime.enter();
-            Incoming::new(listeners).map_err(|error| internal!("The sockets cannot be listened to: {error}"))?
-        };
         if let Some(limit) = config.session_timeout {
             let services = services.clone();
             runtime.spawn(async move { services.master.end_idle_sessions(limit).await });
@@ -156,105 +162,4 @@ fn http_server() -> tonic::transport::Server {
         .max_concurrent_streams(STREAMS)
         // Clients that cancel many waiting steps at once are no attack.
         .http2_max_pending_accept_reset_streams(Some(RESET_STREAMS))
-}
-
-/// Listens on the first host, and on the others where they exist. Returns the port, which is the same for all.
-fn listen(identity: &Identity) -> Result<(Vec<TcpListener>, u16)> {
-    let mut listeners = Vec::new();
-    let mut port = identity.port;
-    for (at, host) in identity.hosts.iter().enumerate() {
-        let addresses: Vec<SocketAddr> = (host.as_str(), port)
-            .to_socket_addrs()
-            .map_err(|error| invalid_argument!("The host {host} is unknown: {error}"))?
-            .collect();
-        match bind(&addresses) {
-            Ok(listener) => {
-                port = listener.local_addr().map_err(|error| internal!("A socket has no address: {error}"))?.port();
-                listeners.push(listener);
-            }
-            Err(error) => {
-                let taken = error.kind() == io::ErrorKind::AddrInUse;
-                if at == 0 || taken && identity.port != 0 {
-                    return Err(cannot_listen(host, port, &error));
-                }
-                tracing::debug!("not listening on {host}: {error}");
-            }
-        }
-    }
-    Ok((listeners, port))
-}
-
-fn cannot_listen(host: &str, port: u16, error: &io::Error) -> Status {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => unavailable!("Port {port} of {host} is taken by another program"),
-        io::ErrorKind::PermissionDenied => unavailable!("Port {port} of {host} is not permitted to this user"),
-        io::ErrorKind::AddrNotAvailable => unavailable!("{host} is not an address of this machine"),
-        _ => unavailable!("Port {port} of {host} cannot be listened to: {error}"),
-    }
-}
-
-/// Listens on the first address that works. IPv6 sockets take IPv6 alone, so that those of IPv4 do not stand in their way.
-fn bind(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
-    let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for &address in addresses {
-        match bind_one(address) {
-            Ok(listener) => return Ok(listener),
-            Err(error) => failure = error,
-        }
-    }
-    Err(failure)
-}
-
-fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
-    use socket2::{Domain, Protocol, Socket, Type};
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
-    // A server may start anew while connections of its predecessor still linger.
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(1024)?;
-    Ok(socket.into())
-}
-
-/// Connections of several sockets as one stream, which never ends.
-struct Incoming {
-    listeners: Vec<tokio::net::TcpListener>,
-    pause: Option<Pin<Box<Sleep>>>,
-}
-
-impl Incoming {
-    fn new(listeners: Vec<TcpListener>) -> io::Result<Incoming> {
-        let listeners = listeners.into_iter().map(tokio::net::TcpListener::from_std).collect::<io::Result<_>>()?;
-        Ok(Incoming { listeners, pause: None })
-    }
-}
-
-impl Stream for Incoming {
-    type Item = io::Result<TcpStream>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<TcpStream>>> {
-        if let Some(pause) = &mut self.pause {
-            ready!(pause.as_mut().poll(context));
-            self.pause = None;
-        }
-        for listener in &self.listeners {
-            match listener.poll_accept(context) {
-                Poll::Pending => {}
-                Poll::Ready(Ok((stream, _))) => {
-                    // Without it answers wait for the client's acknowledgements; where it fails they do.
-                    let _ = stream.set_nodelay(true);
-                    return Poll::Ready(Some(Ok(stream)));
-                }
-                Poll::Ready(Err(error)) => {
-                    tracing::warn!("a connection was not accepted: {error}");
-                    self.pause = Some(Box::pin(tokio::time::sleep(ACCEPT_PAUSE)));
-                    return Poll::Ready(Some(Err(error)));
-                }
-            }
-        }
-        Poll::Pending
-    }
 }

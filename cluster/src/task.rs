@@ -2,6 +2,7 @@
 
 use crate::collective::{CollectiveState, Leader};
 use crate::exchange::Exchanges;
+use crate::network::Network;
 use crate::peers::{Peers, task_name};
 use crate::{ClusterSpec, Random};
 use graphmill_runtime::{Device, Executor, IntraOpPool, Registry};
@@ -20,6 +21,8 @@ pub(crate) struct Task {
     pub registry: Arc<Registry>,
     pub executor: Executor,
     pub random: Arc<Random>,
+    /// What connects tasks with each other.
+    pub network: Arc<dyn Network>,
     /// The tasks of the cluster.
     pub peers: Arc<Peers>,
     /// What the parts of steps exchange here.
@@ -38,11 +41,12 @@ impl Task {
         registry: Registry,
         random: Random,
         (leader, chunk): (Leader, i64),
+        network: Arc<dyn Network>,
         runtime: Handle,
     ) -> Task {
         let name = task_name(job, index);
         let random = Arc::new(random);
-        let peers = Arc::new(Peers::new(&name, cluster));
+        let peers = Arc::new(Peers::new(&name, cluster, &network));
         let pool = IntraOpPool::new(intra_op_threads);
         let device = Arc::new(Device::cpu(&name, job, 0, random.next_non_zero(), pool));
         Task {
@@ -52,6 +56,7 @@ impl Task {
             executor: Executor::new(inter_op_threads),
             collectives: Arc::new(CollectiveState::new(leader, chunk, random.clone(), runtime.clone())),
             random,
+            network,
             peers,
             exchanges: Exchanges::default(),
             runtime,

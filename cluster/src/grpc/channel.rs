@@ -3,18 +3,17 @@
 use super::frames::{Frames, FramesBody};
 use super::message::{Encoding, read_answer};
 use super::{SERVES_STREAMS, deadline, trailers};
+use crate::network::Network;
 use bytes::Bytes;
 use graphmill_tensor::{Result, Status, deadline_exceeded, internal, unavailable};
 use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use socket2::{SockRef, TcpKeepalive};
 use std::error::Error;
-use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -28,11 +27,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause between attempts to connect of calls that wait for the other task: the first, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// After how long a silent connection is asked whether the other host is still there, how often, and how long that may go on. It is
-/// TCP that asks: gRPC's servers end connections on which HTTP/2 asks often.
-const SILENCE: Duration = Duration::from_secs(5);
-const PROBES: Duration = Duration::from_secs(3);
-const UNREACHABLE: Duration = Duration::from_secs(15);
 
 type Connection = SendRequest<FramesBody>;
 
@@ -42,6 +36,7 @@ pub(crate) struct Channel {
     task: String,
     /// Host and port.
     address: String,
+    network: Arc<dyn Network>,
     connection: Mutex<Option<Connection>>,
     last_error: parking_lot::Mutex<Option<String>>,
     /// Whether the task has said that it serves streams of tensors.
@@ -50,10 +45,11 @@ pub(crate) struct Channel {
 
 impl Channel {
     /// For a task at an address. Nothing is connected yet.
-    pub fn new(task: &str, address: &str) -> Channel {
+    pub fn new(task: &str, address: &str, network: Arc<dyn Network>) -> Channel {
         Channel {
             task: task.to_owned(),
             address: address.to_owned(),
+            network,
             connection: Mutex::default(),
             last_error: parking_lot::Mutex::default(),
             streams: AtomicBool::new(false),
@@ -151,11 +147,10 @@ impl Channel {
 
     /// Connects; the error is a text for people.
     async fn open(&self) -> std::result::Result<Connection, String> {
-        let stream = match timeout(CONNECT_TIMEOUT, TcpStream::connect(&self.address)).await {
+        let stream = match timeout(CONNECT_TIMEOUT, self.network.connect(&self.address)).await {
             Ok(stream) => stream.map_err(|error| error.to_string())?,
             Err(_) => return Err(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs())),
         };
-        watch(&stream).map_err(|error| error.to_string())?;
         let handshake = http2::Builder::new(TokioExecutor::new())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
@@ -226,16 +221,6 @@ impl Channel {
         }
         Ok(request)
     }
-}
-
-/// Has the connection end when the other host is gone, and nothing wait for acknowledgements.
-pub(crate) fn watch(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let socket = SockRef::from(stream);
-    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE).with_interval(PROBES))?;
-    #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(UNREACHABLE))?;
-    Ok(())
 }
 
 /// An error with what caused it.

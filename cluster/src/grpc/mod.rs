@@ -10,7 +10,7 @@ mod message;
 mod service;
 mod trailers;
 
-pub(crate) use channel::{Channel, watch};
+pub(crate) use channel::Channel;
 pub use frames::{Frames, FramesBuilder, MAX_MESSAGE};
 pub use service::GrpcService;
 

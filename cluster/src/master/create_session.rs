@@ -88,7 +88,7 @@ impl Master {
         let shared =
             config.experimental.as_ref().is_some_and(|more| more.share_session_state_in_clusterspec_propagation);
         Ok(View {
-            peers: Arc::new(Peers::new(&own, &spec)),
+            peers: Arc::new(Peers::new(&own, &spec, &task.network)),
             device: Arc::new(task.device.renamed(&own, &job, !shared)),
             isolate: !shared,
             server: Some(ServerDef { cluster: Some(cluster.clone()), ..Default::default() }),

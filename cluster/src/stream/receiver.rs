@@ -3,7 +3,7 @@
 use super::GREETING;
 use super::frame::{Frame, Head, Id, SegmentName};
 use super::writer::{Outgoing, write_all};
-use crate::grpc::watch;
+use crate::network::Network;
 use crate::shared_memory::{self, Opened};
 use bytes::{Bytes, BytesMut};
 use graphmill_runtime::{Parcel, Receiver};
@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::{sleep, timeout};
@@ -36,6 +35,7 @@ const READ_BUFFER: usize = 512 << 10;
 pub(crate) struct StreamReceiver {
     task: String,
     address: String,
+    network: Arc<dyn Network>,
     state: Mutex<State>,
 }
 
@@ -68,9 +68,9 @@ struct Receive {
 }
 
 impl StreamReceiver {
-    pub fn new(task: &str, address: &str) -> Arc<StreamReceiver> {
+    pub fn new(task: &str, address: &str, network: Arc<dyn Network>) -> Arc<StreamReceiver> {
         let state = Mutex::new(State::Closed);
-        Arc::new(StreamReceiver { task: task.to_owned(), address: address.to_owned(), state })
+        Arc::new(StreamReceiver { task: task.to_owned(), address: address.to_owned(), network, state })
     }
 
     /// Receives a tensor over the connection. Where there is none yet one is made meanwhile, and the receiver is given back.
@@ -140,16 +140,15 @@ impl StreamReceiver {
 
     /// Why the connection ended: an error if it never worked.
     async fn converse(self: &Arc<Self>) -> std::result::Result<String, String> {
-        let connect = timeout(CONNECT_TIMEOUT, TcpStream::connect(&self.address));
-        let mut stream = match connect.await {
-            Ok(stream) => stream.map_err(|error| error.to_string())?,
+        let connect = timeout(CONNECT_TIMEOUT, self.network.connect(&self.address));
+        let connection = match connect.await {
+            Ok(connection) => connection.map_err(|error| error.to_string())?,
             Err(_) => return Err("no connection in time".to_owned()),
         };
-        watch(&stream).map_err(|error| error.to_string())?;
+        let (read, mut write) = connection.split();
         let mut greeting = BytesMut::from(GREETING);
         Frame::Hello { host: shared_memory::host().unwrap_or_default() }.write(&mut greeting);
-        stream.write_all(&greeting).await.map_err(|error| error.to_string())?;
-        let (read, mut write) = stream.into_split();
+        write.write_all(&greeting).await.map_err(|error| error.to_string())?;
         let mut read = BufReader::with_capacity(READ_BUFFER, read);
         match timeout(CONNECT_TIMEOUT, Frame::read(&mut read)).await {
             Ok(Ok(Some(Frame::Welcome))) => {}

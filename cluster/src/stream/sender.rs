@@ -3,7 +3,7 @@
 use super::GREETING;
 use super::frame::{Frame, Head, Id};
 use super::writer::{Content, Outgoing, write_all};
-use crate::grpc::watch;
+use crate::network;
 use crate::shared_memory::{self, SegmentPool};
 use crate::task::Task;
 use crate::worker::check_source;
@@ -16,28 +16,26 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::{AsyncReadExt, BufReader};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 /// From this length on a tensor is worth a segment of shared memory.
 const WORTH_A_SEGMENT: usize = 256 << 10;
 
 /// Serves the receives that come over a connection, until it ends.
-pub(crate) async fn serve(task: Arc<Task>, stream: TcpStream) {
-    if let Err(reason) = converse(task, stream).await {
+pub(crate) async fn serve(task: Arc<Task>, connection: network::Connection) {
+    if let Err(reason) = converse(task, connection).await {
         tracing::debug!("a stream of tensors ended: {reason}");
     }
 }
 
-async fn converse(task: Arc<Task>, mut stream: TcpStream) -> std::result::Result<(), String> {
-    watch(&stream).map_err(|error| error.to_string())?;
+async fn converse(task: Arc<Task>, connection: network::Connection) -> std::result::Result<(), String> {
+    let (read, mut write) = connection.split();
+    let mut read = BufReader::new(read);
     let mut greeting = vec![0; GREETING.len()];
-    stream.read_exact(&mut greeting).await.map_err(|error| error.to_string())?;
+    read.read_exact(&mut greeting).await.map_err(|error| error.to_string())?;
     if greeting != GREETING {
         return Err("it began with something else".to_owned());
     }
-    let (read, mut write) = stream.into_split();
-    let mut read = BufReader::new(read);
     let (outgoing, mut queue) = unbounded_channel();
     let writer = tokio::spawn(async move { write_all(&mut write, &mut queue).await });
     let connection = Arc::new(Connection {

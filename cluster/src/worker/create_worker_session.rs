@@ -51,7 +51,7 @@ impl Worker {
         let index = index.ok_or_else(|| {
             invalid_argument!("There is no task {} of job \"{}\"", server.task_index, server.job_name)
         })?;
-        Ok(Arc::new(Peers::new(&task_name(&server.job_name, index), &spec)))
+        Ok(Arc::new(Peers::new(&task_name(&server.job_name, index), &spec, &self.task.network)))
     }
 
     fn end_sessions_of_predecessors(&self, (task, incarnation): &(String, i64)) {
