@@ -84,7 +84,8 @@ impl Server {
         let threads = (config.intra_op_threads, config.inter_op_threads);
         let (own, handle) = ((identity.job.as_str(), identity.task), runtime.handle().clone());
         let collective = (leader, config.recv_buf_max_chunk);
-        let task = Arc::new(Task::new(own, &config.cluster, threads, registry, config.random, collective, network, handle));
+        let task =
+            Arc::new(Task::new(own, &config.cluster, threads, registry, config.random, collective, (network, handle)));
         tracing::info!(task = task.name, port, "listening");
         let streams = task.clone();
         let services = Arc::new(Services { master: Master::new(task.clone()), worker: Worker::new(task) });

@@ -41,8 +41,7 @@ impl Task {
         registry: Registry,
         random: Random,
         (leader, chunk): (Leader, i64),
-        network: Arc<dyn Network>,
-        runtime: Handle,
+        (network, runtime): (Arc<dyn Network>, Handle),
     ) -> Task {
         let name = task_name(job, index);
         let random = Arc::new(random);

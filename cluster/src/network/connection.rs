@@ -17,7 +17,10 @@ pub struct Connection {
 
 impl Connection {
     /// Of its two directions, as this end sees them.
-    pub fn new(read: impl AsyncRead + Send + Unpin + 'static, write: impl AsyncWrite + Send + Unpin + 'static) -> Connection {
+    pub fn new(
+        read: impl AsyncRead + Send + Unpin + 'static,
+        write: impl AsyncWrite + Send + Unpin + 'static,
+    ) -> Connection {
         Connection { read: Box::new(read), write: Box::new(write) }
     }
 
@@ -33,7 +36,11 @@ impl Connection {
 }
 
 impl AsyncRead for Connection {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.read).poll_read(context, buffer)
     }
 }

@@ -1,5 +1,7 @@
 //! A server and a bare client for it.
 
+pub use crate::messages::{constant, framed, graph, node};
+
 use crate::kernels::{self, Observed};
 use bytes::Bytes;
 use graphmill_cluster::{Random, Server, ServerConfig};
@@ -90,14 +92,6 @@ pub type Failure = (Code, String);
 pub struct Client {
     pub runtime: Runtime,
     pub channel: Channel,
-}
-
-/// Bytes with gRPC's header.
-pub fn framed(message: &[u8]) -> Vec<u8> {
-    let mut all = vec![0];
-    all.extend((message.len() as u32).to_be_bytes());
-    all.extend(message);
-    all
 }
 
 impl Client {
@@ -223,30 +217,6 @@ pub fn step(handle: &str, feeds: &[(&str, Tensor)], fetches: &[&str], targets: &
         store_errors_in_response_body: true,
         ..Default::default()
     }
-}
-
-pub fn node(name: &str, op: &str, inputs: &[&str], attrs: &[(&str, Value)]) -> NodeDef {
-    NodeDef {
-        name: name.to_owned(),
-        op: op.to_owned(),
-        input: inputs.iter().map(|input| (*input).to_owned()).collect(),
-        attr: attrs
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), AttrValue { value: Some(value.clone()) }))
-            .collect(),
-        ..Default::default()
-    }
-}
-
-pub fn graph(nodes: Vec<NodeDef>) -> GraphDef {
-    let versions = Some(VersionDef { producer: 2474, ..Default::default() });
-    GraphDef { node: nodes, versions, ..Default::default() }
-}
-
-/// A float constant.
-pub fn constant(name: &str, tensor: &Tensor) -> NodeDef {
-    let dtype = Value::Type(tensor.dtype().number());
-    node(name, "Const", &[], &[("value", Value::Tensor(Box::new(tensor.to_proto()))), ("dtype", dtype)])
 }
 
 /// `a` (a constant), `x` (a float placeholder), `b` (what `x` is), `nothing` (no outputs), `wait` (waits until cancelled), and

@@ -8,5 +8,7 @@ mod framing;
 mod harness;
 mod kernels;
 mod listening;
+#[path = "../support/messages.rs"]
+mod messages;
 mod sessions;
 mod steps;
