@@ -164,7 +164,7 @@ fn follows(before: i64, after: i64, failed: u32) -> bool {
     let counted: i64 = digits(added).zip(0..).map(|(digit, power)| digit * 4i64.pow(power)).sum();
     before + counted * ELEMENTS == after
         && digits(added).all(|digit| (0..2).contains(&digit))
-        && digits(added).last() == Some(1)
+        && digits(added).next_back() == Some(1)
 }
 
 #[test]
