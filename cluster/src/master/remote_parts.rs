@@ -99,6 +99,8 @@ pub(super) async fn run<T>(
     let mut running: Vec<bool> = vec![true; parts.len()];
     let mut result = None;
     let mut local_runs = true;
+    let mut cancelled = on_cancellation(step);
+    let mut stopped = false;
     let mut failures = Failures::default();
     let mut patience = None;
     while local_runs || !calls.is_empty() {
@@ -135,6 +137,12 @@ pub(super) async fn run<T>(
                 // Calls that were cut off.
                 Err(_) => false,
             },
+            // The own part ends by itself, with an error that says more.
+            _ = &mut cancelled, if !local_runs && !stopped => {
+                let reason = step.cancellation().reason();
+                failures.add(reason.unwrap_or_else(|| cancelled!("The step was cancelled")), own_name);
+                true
+            }
             () = waited => {
                 let silent: Vec<&str> = parts.iter().zip(&running).filter(|(_, running)| **running)
                     .map(|(part, _)| part.channel.task()).collect();
@@ -147,6 +155,7 @@ pub(super) async fn run<T>(
         if failed {
             let waited_for_root = patience.is_some();
             if failures.has_root() || waited_for_root {
+                stopped = true;
                 step.cancellation().cancel(cancelled!("Another part of the step has failed").derived());
                 calls.abort_all();
                 patience = Some(REPORT_AFTER);
@@ -160,6 +169,14 @@ pub(super) async fn run<T>(
         (None, Some(value)) => Ok((value, responses)),
         (None, None) => Err(internal!("The step ended without an outcome")),
     }
+}
+
+/// Comes when a step is cancelled.
+fn on_cancellation(step: &Step) -> oneshot::Receiver<()> {
+    let (sender, receiver) = oneshot::channel();
+    // A step that is cancelled already drops the sender, which the receiver is told as well.
+    step.cancellation().register(move || drop(sender));
+    receiver
 }
 
 fn request(task: &Task, part: &RemotePart, step: &Step, options: ExecutorOpts) -> Result<Frames> {

@@ -66,11 +66,13 @@ impl Master {
         options: Option<&RunOptions>,
         deadline: Option<Instant>,
     ) -> Result<(Vec<Tensor>, Vec<RunGraphResponse>)> {
-        let running = session.running.begin(step)?;
+        // Held by the own part, which may go on when this future is dropped, and by the step as a whole, whose other parts may last longer.
+        let running = Arc::new(session.running.begin(step)?);
+        let own = running.clone();
         let mut cancel = CancelOnDrop::new(step);
         let (sender, receiver) = oneshot::channel();
         self.task.executor.run(&run.program, step.clone(), feeds, move |outcome| {
-            drop(running);
+            drop(own);
             // Nobody waits any more if the deadline has passed or the client is gone.
             let _ = sender.send(outcome);
         });
@@ -110,6 +112,7 @@ impl Master {
             },
         };
         cancel.disarm();
+        drop(running);
         if key != 0 {
             collectives.retire_step(key, step.id(), outcome.is_ok());
         }
