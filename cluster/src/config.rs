@@ -4,6 +4,7 @@ use crate::cluster_spec::split_address;
 use crate::{ClusterSpec, Random};
 use graphmill_runtime::is_job_name;
 use graphmill_tensor::{Result, invalid_argument};
+use graphmill_wire::tensorflow::ConfigProto;
 use std::time::Duration;
 
 /// The port of a server that was told none.
@@ -29,6 +30,15 @@ pub struct ServerConfig {
     pub inter_op_threads: usize,
     /// How long a session may be without a call before it is ended; for ever if absent.
     pub session_timeout: Option<Duration>,
+    /// Settings that are merged into those of each client, as protocol buffers are: its scalars win, its lists are appended. Its numbers
+    /// of threads count where none is set above.
+    pub session_config: ConfigProto,
+    /// How long running steps may go on when somebody asks the server to stop; only told to those who ask.
+    pub grace: Duration,
+    /// Whether the server may be stopped from other machines.
+    pub allow_remote_stop: bool,
+    /// Whether to ask for the end of the server when the chief of its cluster has ended.
+    pub exit_with_chief: bool,
     /// Where random numbers come from.
     pub random: Random,
 }
@@ -46,6 +56,16 @@ pub(crate) struct Identity {
 }
 
 impl ServerConfig {
+    /// The numbers of threads that work on loops and that run kernels; 0 for as many as the machine has.
+    pub(crate) fn threads(&self) -> (usize, usize) {
+        let chosen = |own: usize, default: i32| if own > 0 { own } else { usize::try_from(default).unwrap_or(0) };
+        let default = &self.session_config;
+        (
+            chosen(self.intra_op_threads, default.intra_op_parallelism_threads),
+            chosen(self.inter_op_threads, default.inter_op_parallelism_threads),
+        )
+    }
+
     /// Checks the settings against each other.
     ///
     /// # Errors
@@ -115,6 +135,15 @@ mod tests {
         assert_eq!((identity.job.as_str(), identity.task, identity.port), ("localhost", 0, 2222));
         assert_eq!(identity.hosts, ["127.0.0.1", "::1"]);
         assert_eq!(identity.target_host, "localhost");
+    }
+
+    #[test]
+    fn threads_come_from_the_settings_of_sessions_last() {
+        let session_config =
+            ConfigProto { intra_op_parallelism_threads: 3, inter_op_parallelism_threads: -1, ..Default::default() };
+        let config = ServerConfig { session_config, ..Default::default() };
+        assert_eq!(config.threads(), (3, 0));
+        assert_eq!(ServerConfig { intra_op_threads: 2, inter_op_threads: 1, ..config }.threads(), (2, 1));
     }
 
     #[test]

@@ -3,8 +3,11 @@
 //! A [`Server`] is one task of a cluster. Clients reach its master over gRPC; [`grpc`] is the seam to the gRPC library.
 
 mod aggregate;
+mod chief;
 mod cluster_spec;
 mod config;
+pub mod control;
+mod defaults;
 mod encoded;
 mod exchange;
 pub mod grpc;
@@ -18,6 +21,7 @@ mod server;
 mod services;
 mod step_stats;
 mod task;
+mod waits;
 mod worker;
 
 pub use cluster_spec::ClusterSpec;

@@ -1,7 +1,10 @@
 //! The server: sockets, threads, and an end that does not take for ever.
 
 use crate::ServerConfig;
+use crate::chief;
 use crate::config::Identity;
+use crate::control::Control;
+use crate::defaults::SessionDefaults;
 use crate::grpc::GrpcService;
 use crate::master::Master;
 use crate::services::Services;
@@ -19,7 +22,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 use tokio_stream::Stream;
 
 /// Flow control windows. A smaller one would bound the speed of large tensors by window over round trip.
@@ -67,11 +70,15 @@ impl Server {
             .enable_all()
             .build()
             .map_err(|error| internal!("The threads of the server cannot be started: {error}"))?;
-        let threads = (config.intra_op_threads, config.inter_op_threads);
+        let threads = config.threads();
         let (own, handle) = ((identity.job.as_str(), identity.task), runtime.handle().clone());
         let task = Arc::new(Task::new(own, &config.cluster, threads, registry, config.random, handle));
         tracing::info!(task = task.name, port, "listening");
-        let services = Arc::new(Services { master: Master::new(task.clone()), worker: Worker::new(task) });
+        let services = Arc::new(Services {
+            master: Master::new(task.clone(), SessionDefaults::new(config.session_config)),
+            worker: Worker::new(task.clone()),
+            control: Control::new(task.clone(), config.cluster.to_string(), config.grace, config.allow_remote_stop),
+        });
         let incoming = {
             let _runtime = runtime.enter();
             Incoming::new(listeners).map_err(|error| internal!("The sockets cannot be listened to: {error}"))?
@@ -79,6 +86,22 @@ impl Server {
         if let Some(limit) = config.session_timeout {
             let services = services.clone();
             runtime.spawn(async move { services.master.end_idle_sessions(limit).await });
+        }
+        if config.exit_with_chief {
+            let chief = chief::chief_of(&config.cluster).ok_or_else(|| {
+                invalid_argument!(
+                    "A task can end with the chief only in a cluster that has one: task 0 of the job chief, master or worker"
+                )
+            })?;
+            if chief == task.name {
+                tracing::info!("this task is the chief itself, which does not end by itself");
+            } else {
+                let services = services.clone();
+                runtime.spawn(async move {
+                    let reason = chief::watch(&chief, &task.peers, &services).await;
+                    services.control.ask_for_end(&reason);
+                });
+            }
         }
         let (stop, stopped) = oneshot::channel::<()>();
         let service = GrpcService::new(services.clone());
@@ -100,6 +123,30 @@ impl Server {
     /// Where clients of this machine reach the server, such as `grpc://localhost:2222`.
     pub fn target(&self) -> &str {
         &self.target
+    }
+
+    /// Waits until `graphmill stop` or the end of the chief asks for the end of this server. Yields why, in words.
+    pub async fn end_asked_for(&self) -> String {
+        let mut end = self.services.control.end_asked_for();
+        let asked = end.wait_for(Option::is_some).await;
+        asked.map(|reason| reason.clone().unwrap_or_default()).unwrap_or_default()
+    }
+
+    /// Takes no new sessions (`UNAVAILABLE`) and steps (`ABORTED`) from now on, and waits until the steps that run have ended, but for
+    /// no longer than `grace`.
+    pub async fn drain(&self, grace: Duration) {
+        let Some(serving) = &self.running else { return };
+        let services = self.services.clone();
+        services.control.drains();
+        let drained = serving.runtime.spawn(async move {
+            let deadline = Instant::now() + grace;
+            let reason = shut_down();
+            for steps in services.master.drain(&reason).into_iter().chain(services.worker.drain(&reason)) {
+                steps.is_over_by(deadline).await;
+            }
+        });
+        // Fails only if the runtime has ended, and with it all steps.
+        let _ = drained.await;
     }
 
     /// Ends the server within `patience`: no more connections, running steps get `ABORTED`, their answers are still sent.

@@ -2,6 +2,7 @@
 
 use crate::exchange::Exchanges;
 use crate::peers::{Peers, task_name};
+use crate::waits::{Creations, Receives};
 use crate::{ClusterSpec, Random};
 use graphmill_runtime::{Device, Executor, IntraOpPool, Registry};
 use graphmill_wire::tensorflow::{DeviceAttributes, DeviceLocality};
@@ -23,6 +24,10 @@ pub(crate) struct Task {
     pub peers: Arc<Peers>,
     /// What the parts of steps exchange here.
     pub exchanges: Exchanges,
+    /// What steps wait for from other tasks.
+    pub receives: Arc<Receives>,
+    /// Sessions that are being made.
+    pub creations: Creations,
     /// Where calls to other tasks wait for their answers.
     pub runtime: Handle,
 }
@@ -48,6 +53,8 @@ impl Task {
             random: Arc::new(random),
             peers,
             exchanges: Exchanges::default(),
+            receives: Arc::default(),
+            creations: Creations::default(),
             runtime,
         }
     }

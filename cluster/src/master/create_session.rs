@@ -26,7 +26,8 @@ impl Master {
     pub(super) async fn create_session(&self, message: Bytes, deadline: Option<Instant>) -> Result<Frames> {
         let size = message.len() >> 10;
         let request: CreateSessionRequest = decode(message)?;
-        let config = request.config.unwrap_or_default();
+        self.check_open()?;
+        let config = self.defaults.merged_into(request.config.unwrap_or_default())?;
         let options = session_options(&config)?;
         let filters = device_filters(&config)?;
         let own = milliseconds(config.operation_timeout_in_ms).and_then(|limit| Instant::now().checked_add(limit));

@@ -14,12 +14,14 @@ mod remote_parts;
 mod reset;
 mod run_step;
 mod session;
+mod status;
 mod step_reply;
 mod workers;
 
+use crate::defaults::SessionDefaults;
 use crate::grpc::Frames;
 use crate::request_ids::RequestIds;
-use crate::running;
+use crate::running::{self, RunningSteps};
 use crate::task::Task;
 use bytes::Bytes;
 use graphmill_tensor::{Result, Status, aborted, unavailable};
@@ -36,6 +38,8 @@ const REMEMBERED_REQUESTS: usize = 10_000;
 /// Answers the calls of clients.
 pub(crate) struct Master {
     task: Arc<Task>,
+    /// What every session's settings are merged with.
+    defaults: SessionDefaults,
     sessions: RwLock<Sessions>,
     request_ids: Mutex<RequestIds>,
 }
@@ -66,8 +70,9 @@ impl std::fmt::Display for Handle {
 }
 
 impl Master {
-    pub fn new(task: Arc<Task>) -> Master {
-        Master { task, sessions: RwLock::default(), request_ids: Mutex::new(RequestIds::new(REMEMBERED_REQUESTS)) }
+    pub fn new(task: Arc<Task>, defaults: SessionDefaults) -> Master {
+        let request_ids = Mutex::new(RequestIds::new(REMEMBERED_REQUESTS));
+        Master { task, defaults, sessions: RwLock::default(), request_ids }
     }
 
     /// Answers one call.
@@ -110,10 +115,27 @@ impl Master {
     fn add(&self, handle: Handle, session: Session) -> Result<()> {
         let mut sessions = self.sessions.write();
         if sessions.ended {
-            return Err(unavailable!("The server shuts down"));
+            return Err(shuts_down());
         }
         sessions.by_handle.insert(handle, Arc::new(session));
         Ok(())
+    }
+
+    /// Checks that sessions are still opened.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` if the server ends.
+    fn check_open(&self) -> Result<()> {
+        if self.sessions.read().ended { Err(shuts_down()) } else { Ok(()) }
+    }
+
+    /// Opens no more sessions, and no more steps in those that there are, where they get `reason`. Yields the steps that go on.
+    pub fn drain(&self, reason: &Status) -> Vec<Arc<RunningSteps>> {
+        let mut sessions = self.sessions.write();
+        sessions.ended = true;
+        let running: Vec<_> = sessions.by_handle.values().map(|session| session.running.clone()).collect();
+        running.iter().for_each(|steps| steps.refuse(reason.clone()));
+        running
     }
 
     /// Ends all sessions: running steps get `reason`. With `for_good` no new ones are opened.
@@ -132,6 +154,10 @@ impl Master {
             session.end_remote().await;
         }
     }
+}
+
+fn shuts_down() -> Status {
+    unavailable!("The server shuts down")
 }
 
 #[cfg(test)]
