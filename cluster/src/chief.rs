@@ -22,6 +22,9 @@ const ABSENCE: Duration = Duration::from_secs(3);
 /// The same for a chief that is silent, which may just be busy.
 const SILENCE: Duration = Duration::from_secs(15);
 
+/// How long running steps are worth waiting for when the chief is gone.
+pub(crate) const GRACE: Duration = Duration::from_secs(1);
+
 /// The chief of a cluster: task 0 of the job `chief`, `master` or else `worker`. `None` if there is none of these.
 pub(crate) fn chief_of(cluster: &ClusterSpec) -> Option<String> {
     let job = CHIEFS.into_iter().find(|job| cluster.address(job, 0).is_ok())?;

@@ -13,7 +13,7 @@ const DEFAULT_PORT: u16 = 2222;
 /// Settings of a server. The default is a cluster of one task, `/job:localhost/task:0`, reachable from this machine only.
 #[derive(Default)]
 pub struct ServerConfig {
-    /// Host name or address to listen on. Without one: all interfaces if the cluster has the own task under an address that is
+    /// Host name or address to listen on, `*` for all interfaces. Without one: all interfaces if the cluster has the own task under an address that is
     /// not a loopback one, else the loopback addresses.
     pub host: Option<String>,
     /// Port to listen on, 0 for a free one. Without one: that of the own task in the cluster, else 2222.
@@ -56,8 +56,24 @@ pub(crate) struct Identity {
 }
 
 impl ServerConfig {
+    /// The own job, and the port to listen on.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for settings that do not fit together.
+    pub fn place(&self) -> Result<(String, u16)> {
+        self.identity().map(|identity| (identity.job, identity.port))
+    }
+
+    /// Whether to listen on all interfaces.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for settings that do not fit together.
+    pub fn listens_to_all(&self) -> Result<bool> {
+        self.identity().map(|identity| identity.hosts == everywhere())
+    }
+
     /// The numbers of threads that work on loops and that run kernels; 0 for as many as the machine has.
-    pub(crate) fn threads(&self) -> (usize, usize) {
+    pub fn threads(&self) -> (usize, usize) {
         let chosen = |own: usize, default: i32| if own > 0 { own } else { usize::try_from(default).unwrap_or(0) };
         let default = &self.session_config;
         (
@@ -97,6 +113,7 @@ impl ServerConfig {
         let loopback = || vec!["127.0.0.1".to_owned(), "::1".to_owned()];
         let (hosts, target_host) = match (&self.host, own) {
             (Some(host), _) if host == "localhost" => (loopback(), "localhost".to_owned()),
+            (Some(host), _) if host == "*" => (everywhere(), "localhost".to_owned()),
             (Some(host), _) => {
                 let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
                 let everywhere = matches!(bare.as_str(), "0.0.0.0" | "::");
@@ -107,13 +124,16 @@ impl ServerConfig {
                 };
                 (vec![bare], target)
             }
-            (None, Some((host, _))) if !is_loopback(host) => {
-                (vec!["0.0.0.0".to_owned(), "::".to_owned()], "localhost".to_owned())
-            }
+            (None, Some((host, _))) if !is_loopback(host) => (everywhere(), "localhost".to_owned()),
             (None, _) => (loopback(), "localhost".to_owned()),
         };
         Ok(Identity { job, task: self.task, hosts, port, target_host })
     }
+}
+
+/// All interfaces.
+fn everywhere() -> Vec<String> {
+    vec!["0.0.0.0".to_owned(), "::".to_owned()]
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -163,6 +183,7 @@ mod tests {
         let host = |host: &str| ServerConfig { host: Some(host.to_owned()), ..config("worker=10.0.0.1:7") };
         assert_eq!(host("localhost").identity().unwrap().hosts, ["127.0.0.1", "::1"]);
         assert_eq!(host("[::1]").identity().unwrap().target_host, "[::1]");
+        assert!(host("*").listens_to_all().unwrap() && !host("localhost").listens_to_all().unwrap());
         assert_eq!(host("0.0.0.0").identity().unwrap().target_host, "localhost");
     }
 

@@ -3,7 +3,7 @@
 use crate::ServerConfig;
 use crate::chief;
 use crate::config::Identity;
-use crate::control::Control;
+use crate::control::{Control, EndRequest};
 use crate::defaults::SessionDefaults;
 use crate::grpc::GrpcService;
 use crate::master::Master;
@@ -99,7 +99,7 @@ impl Server {
                 let services = services.clone();
                 runtime.spawn(async move {
                     let reason = chief::watch(&chief, &task.peers, &services).await;
-                    services.control.ask_for_end(&reason);
+                    services.control.ask_for_end(EndRequest { reason, longest_grace: Some(chief::GRACE) });
                 });
             }
         }
@@ -125,11 +125,17 @@ impl Server {
         &self.target
     }
 
-    /// Waits until `graphmill stop` or the end of the chief asks for the end of this server. Yields why, in words.
-    pub async fn end_asked_for(&self) -> String {
-        let mut end = self.services.control.end_asked_for();
-        let asked = end.wait_for(Option::is_some).await;
-        asked.map(|reason| reason.clone().unwrap_or_default()).unwrap_or_default()
+    /// Waits until `graphmill stop` or the end of the chief asks for the end of this server.
+    pub async fn end_requested(&self) -> EndRequest {
+        let mut requests = self.services.control.end_requests();
+        loop {
+            if let Some(request) = requests.borrow_and_update().clone() {
+                return request;
+            }
+            if requests.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// Takes no new sessions (`UNAVAILABLE`) and steps (`ABORTED`) from now on, and waits until the steps that run have ended, but for
@@ -137,7 +143,6 @@ impl Server {
     pub async fn drain(&self, grace: Duration) {
         let Some(serving) = &self.running else { return };
         let services = self.services.clone();
-        services.control.drains();
         let drained = serving.runtime.spawn(async move {
             let deadline = Instant::now() + grace;
             let reason = shut_down();

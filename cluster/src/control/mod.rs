@@ -51,8 +51,16 @@ pub(crate) struct Control {
     allow_remote_stop: bool,
     since: SystemTime,
     begun: Instant,
-    end: watch::Sender<Option<String>>,
-    draining: watch::Sender<bool>,
+    end: watch::Sender<Option<EndRequest>>,
+}
+
+/// Why a server should end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndRequest {
+    /// The reason in words.
+    pub reason: String,
+    /// How long running steps are worth waiting for, if there is a limit to that.
+    pub longest_grace: Option<Duration>,
 }
 
 impl Control {
@@ -66,7 +74,6 @@ impl Control {
             since: SystemTime::now(),
             begun: Instant::now(),
             end: watch::Sender::new(None),
-            draining: watch::Sender::new(false),
         }
     }
 
@@ -93,7 +100,7 @@ impl Control {
         match method {
             ControlMethod::Stop => {
                 decode::<StopRequest>(message)?;
-                self.ask_for_end("it was told to stop");
+                self.ask_for_end(EndRequest { reason: "graphmill stop".to_owned(), longest_grace: None });
                 Frames::message(&StopResponse { task: self.task.name.clone(), grace: self.grace.as_secs_f64() })
             }
             ControlMethod::Status => {
@@ -103,23 +110,18 @@ impl Control {
         }
     }
 
-    /// Asks the program around the server to end it.
-    pub fn ask_for_end(&self, reason: &str) {
+    /// Asks the program around the server to end it. The first request stays.
+    pub fn ask_for_end(&self, request: EndRequest) {
         self.end.send_if_modified(|end| {
             let first = end.is_none();
-            end.get_or_insert_with(|| reason.to_owned());
+            end.get_or_insert(request);
             first
         });
     }
 
-    /// Waits until somebody asks for the end, and says why.
-    pub fn end_asked_for(&self) -> watch::Receiver<Option<String>> {
+    /// Where requests for the end arrive.
+    pub fn end_requests(&self) -> watch::Receiver<Option<EndRequest>> {
         self.end.subscribe()
-    }
-
-    /// Notes that the server takes nothing new.
-    pub fn drains(&self) {
-        self.draining.send_replace(true);
     }
 }
 

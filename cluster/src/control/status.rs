@@ -28,7 +28,7 @@ impl Control {
             incarnation: format!("{:016x}", task.device.incarnation()),
             since: self.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
             age: self.begun.elapsed().as_secs_f64(),
-            ends: *self.draining.borrow(),
+            ends: master.ends(),
             cluster: self.cluster.clone(),
             sessions,
             steps: steps(task, master.running_steps().into_iter().chain(worker.running_steps())),

@@ -30,6 +30,7 @@ use parking_lot::{Mutex, RwLock};
 use session::Session;
 use std::collections::HashMap;
 use std::sync::Arc;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// Requests of all kinds that are remembered, so that none is served twice.
@@ -41,6 +42,8 @@ pub(crate) struct Master {
     /// What every session's settings are merged with.
     defaults: SessionDefaults,
     sessions: RwLock<Sessions>,
+    /// Told when no sessions are opened any more.
+    closing: Notify,
     request_ids: Mutex<RequestIds>,
 }
 
@@ -72,7 +75,7 @@ impl std::fmt::Display for Handle {
 impl Master {
     pub fn new(task: Arc<Task>, defaults: SessionDefaults) -> Master {
         let request_ids = Mutex::new(RequestIds::new(REMEMBERED_REQUESTS));
-        Master { task, defaults, sessions: RwLock::default(), request_ids }
+        Master { task, defaults, sessions: RwLock::default(), closing: Notify::new(), request_ids }
     }
 
     /// Answers one call.
@@ -121,12 +124,21 @@ impl Master {
         Ok(())
     }
 
-    /// Checks that sessions are still opened.
-    ///
-    /// # Errors
-    /// `UNAVAILABLE` if the server ends.
-    fn check_open(&self) -> Result<()> {
-        if self.sessions.read().ended { Err(shuts_down()) } else { Ok(()) }
+    /// Whether the server ends and opens no session any more.
+    pub fn ends(&self) -> bool {
+        self.sessions.read().ended
+    }
+
+    /// Waits until no session is opened any more; yields what then is the answer.
+    async fn closed(&self) -> Status {
+        let closing = self.closing.notified();
+        tokio::pin!(closing);
+        // Before the look at the sessions, so that nothing between the two is missed.
+        closing.as_mut().enable();
+        if !self.ends() {
+            closing.await;
+        }
+        shuts_down()
     }
 
     /// Opens no more sessions, and no more steps in those that there are, where they get `reason`. Yields the steps that go on.
@@ -135,6 +147,7 @@ impl Master {
         sessions.ended = true;
         let running: Vec<_> = sessions.by_handle.values().map(|session| session.running.clone()).collect();
         running.iter().for_each(|steps| steps.refuse(reason.clone()));
+        self.closing.notify_waiters();
         running
     }
 
