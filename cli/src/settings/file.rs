@@ -59,10 +59,12 @@ fn parse_yaml(text: &str) -> Result<Layer, Wrong> {
             error.into_inner()
         })
     });
-    parsed.map_err(|error| Wrong {
-        line: error.location().and_then(|location| usize::try_from(location.line()).ok()),
-        key: at,
-        message: error.without_snippet().to_string(),
+    parsed.map_err(|error| {
+        let message = error.without_snippet().to_string();
+        let line = error.location().and_then(|location| usize::try_from(location.line()).ok());
+        // The place is said once.
+        let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(start, _)| start).to_owned();
+        Wrong { line, key: at, message }
     })
 }
 
@@ -118,7 +120,7 @@ mod tests {
             ("a.toml", "grace = -1\n", "line 1", "key grace"),
             ("a.yaml", "job: ps\nport: 70000\n", "line 2", "key port"),
             ("a.yaml", "job: ps\nprot: 7\n", "line 2", "prot"),
-            ("a.yaml", "job: ps\ncluster:\n  ps: [1]\n", "line 3", "cluster.ps"),
+            ("a.yaml", "job: ps\ncluster:\n  ps: [1]\n", "line 3", "key cluster"),
             ("a.yaml", "job: [\n", "line", ""),
         ] {
             let error = format!("{:#}", written(name, text).1.err().unwrap());
