@@ -6,11 +6,13 @@ use anyhow::{Context, Result, anyhow};
 use graphmill_cluster::Server;
 use graphmill_tensor::{Code, Status};
 use std::io::Write;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// How long steps that were aborted have to end, and answers to be sent.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Signals that follow each other more quickly count as one.
+const ECHO: Duration = Duration::from_millis(300);
 
 /// Serves graphs to TensorFlow clients until it gets SIGTERM or SIGINT.
 ///
@@ -76,7 +78,7 @@ pub fn run(args: Args) -> Result<()> {
         tracing::info!("ending, because of this: {reason}");
         tokio::select! {
             () = server.drain(grace) => {}
-            name = signals.next() => tracing::info!("{name} again: ending at once"),
+            name = again(&mut signals) => tracing::info!("{name} again: ending at once"),
         }
     });
     server.shutdown(PATIENCE);
@@ -96,6 +98,17 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+/// Waits for a signal that is not the same one twice, as a program and its group may be told at the same moment.
+async fn again(signals: &mut Signals) -> &'static str {
+    let begun = Instant::now();
+    loop {
+        let name = signals.next().await;
+        if begun.elapsed() > ECHO {
+            return name;
         }
     }
 }

@@ -22,6 +22,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const READY: Duration = Duration::from_secs(60);
 /// How long a call to a task that starts may take.
 const PROBE: Duration = Duration::from_secs(2);
+/// Signals that follow each other more quickly count as one.
+const ECHO: Duration = Duration::from_millis(300);
 /// How long the tasks may take to end behind the time that they give their steps.
 const FAREWELL: Duration = Duration::from_secs(10);
 
@@ -219,10 +221,11 @@ async fn answers(child: &Child) -> Result<bool> {
 /// Ends all tasks: by asking, and if that does not help by force.
 async fn end(up: &Up, children: &mut [Child], signals: &mut Signals, report: &Report) -> Result<()> {
     children.iter_mut().for_each(Child::ask_to_end);
-    let end = Instant::now() + Duration::from_secs_f64(up.grace) + FAREWELL;
+    let begun = Instant::now();
+    let end = begun + Duration::from_secs_f64(up.grace) + FAREWELL;
     while children.iter().any(|child| child.ending.is_none()) {
         let at_once = tokio::select! {
-            _ = signals.next_signal() => true,
+            _ = signals.next_signal() => begun.elapsed() > ECHO,
             () = sleep(LOOK) => Instant::now() > end,
         };
         if at_once {
