@@ -38,7 +38,7 @@ def _with_parent(argv):
 class Server:
     """A running server task. `binary` is a path or TENSORFLOW. Use as a context manager, or call `stop`.
 
-    `options` are further arguments of `graphmill serve`.
+    `options` are further arguments of `graphmill serve`, or of `tests.tf_server`.
     """
 
     def __init__(self, binary, job="worker", task=0, cluster=None, port=None, env=None, options=()):
@@ -63,7 +63,7 @@ class Server:
         flags = ["--port", str(self.port), "--job", self.job, "--task", str(self.task)]
         flags += ["--cluster", ";".join(f"{job}={','.join(hosts)}" for job, hosts in self.cluster.items())]
         if self.binary == TENSORFLOW:
-            argv = [sys.executable, "-m", "tests.tf_server", *flags]
+            argv = [sys.executable, "-m", "tests.tf_server", *flags, *self.options]
         else:
             argv = [self.binary, "serve", *flags, *self.options]
         if self.log:

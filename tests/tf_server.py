@@ -19,12 +19,15 @@ def main():
     parser.add_argument("--job", default="worker")
     parser.add_argument("--task", type=int, default=0)
     parser.add_argument("--cluster", required=True)
+    parser.add_argument("--collective-leader", default="")
     args = parser.parse_args()
 
     import tensorflow as tf
 
+    config = tf.compat.v1.ConfigProto()
+    config.experimental.collective_group_leader = args.collective_leader
     server = tf.distribute.Server(
-        tf.train.ClusterSpec(parse_cluster(args.cluster)), job_name=args.job, task_index=args.task
+        tf.train.ClusterSpec(parse_cluster(args.cluster)), job_name=args.job, task_index=args.task, config=config
     )
     print(f"ready {server.target}", flush=True)
     threading.Event().wait()

@@ -21,6 +21,7 @@ pub fn registry_below(root: &Path) -> anyhow::Result<Registry> {
 fn registry_with(files: Arc<dyn FileSystem>) -> Registry {
     let mut registry = Registry::new();
     graphmill_kernels_array::register(&mut registry);
+    graphmill_kernels_collective::register(&mut registry);
     graphmill_kernels_control::register(&mut registry);
     graphmill_kernels_data::register(&mut registry, &files);
     graphmill_kernels_data_flow::register(&mut registry);

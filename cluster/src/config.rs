@@ -1,6 +1,8 @@
 //! What a server is told when it starts.
 
 use crate::cluster_spec::split_address;
+use crate::collective::Leader;
+use crate::peers::task_name;
 use crate::{ClusterSpec, Random};
 use graphmill_runtime::is_job_name;
 use graphmill_tensor::{Result, invalid_argument};
@@ -39,6 +41,11 @@ pub struct ServerConfig {
     pub allow_remote_stop: bool,
     /// Whether to ask for the end of the server when the chief of its cluster has ended.
     pub exit_with_chief: bool,
+    /// The task that leads groups of collective operations, such as `/job:worker/task:0`. Without one: that of `session_config`, else task
+    /// 0 of job `worker`, else the first task of the first job, where clients may choose another one.
+    pub collective_leader: Option<String>,
+    /// Longest piece, in bytes, in which a collective operation sends a buffer to a TensorFlow task; 0 for 4096, negative for no limit.
+    pub recv_buf_max_chunk: i64,
     /// Where random numbers come from.
     pub random: Random,
 }
@@ -53,6 +60,7 @@ pub(crate) struct Identity {
     pub port: u16,
     /// Host under which clients of this machine reach the server.
     pub target_host: String,
+    pub leader: Leader,
 }
 
 impl ServerConfig {
@@ -127,7 +135,10 @@ impl ServerConfig {
             (None, Some((host, _))) if !is_loopback(host) => (everywhere(), "localhost".to_owned()),
             (None, _) => (loopback(), "localhost".to_owned()),
         };
-        Ok(Identity { job, task: self.task, hosts, port, target_host })
+        let of_sessions = self.session_config.experimental.as_ref().map(|more| more.collective_group_leader.as_str());
+        let told = self.collective_leader.as_deref().or(of_sessions.filter(|leader| !leader.is_empty()));
+        let leader = Leader::new(told, &self.cluster, &task_name(&job, self.task))?;
+        Ok(Identity { job, task: self.task, hosts, port, target_host, leader })
     }
 }
 

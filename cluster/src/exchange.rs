@@ -1,13 +1,14 @@
 //! What the parts of steps exchange, within this task and with others.
 
 use crate::Random;
+use crate::collective::StepCollectives;
 use crate::grpc::Frames;
 use crate::peers::{Peers, task_of};
 use crate::task::Task;
 use crate::waits::Receives;
 use bytes::Bytes;
 use graphmill_runtime::{LocalRendezvous, Parcel, Receiver, Rendezvous, Step};
-use graphmill_tensor::{Result, Status, Tensor, internal, invalid_argument};
+use graphmill_tensor::{Code, Result, Status, Tensor, internal, invalid_argument, payload};
 use graphmill_wire::service::WorkerMethod;
 use graphmill_wire::tensorflow::{RecvTensorRequest, RecvTensorResponse};
 use parking_lot::Mutex;
@@ -61,8 +62,19 @@ impl Exchanges {
     }
 }
 
-/// A step that has parts on other tasks, and where it exchanges tensors with them. Its cancellation ends the exchange.
-pub(crate) fn step_with_exchange(task: &Task, peers: &Arc<Peers>, id: i64) -> (Arc<Step>, Arc<dyn Rendezvous>) {
+/// A step that may take part in collective operations, of which the task `leader` leads the groups.
+pub(crate) fn step_alone(task: &Task, peers: &Arc<Peers>, id: i64, leader: Option<&str>) -> Arc<Step> {
+    with_collectives(Step::new(id), task, peers, leader)
+}
+
+/// As [`step_alone`] for a step that has parts on other tasks, and where it exchanges tensors with them. Its cancellation ends the
+/// exchange.
+pub(crate) fn step_with_exchange(
+    task: &Task,
+    peers: &Arc<Peers>,
+    id: i64,
+    leader: Option<&str>,
+) -> (Arc<Step>, Arc<dyn Rendezvous>) {
     let exchange = StepExchange {
         step: id,
         local: task.exchanges.of(id),
@@ -73,7 +85,7 @@ pub(crate) fn step_with_exchange(task: &Task, peers: &Arc<Peers>, id: i64) -> (A
         ended: watch::Sender::new(None),
     };
     let exchange: Arc<dyn Rendezvous> = Arc::new(exchange);
-    let step = Arc::new(Step::new(id).with_rendezvous(exchange.clone()));
+    let step = with_collectives(Step::new(id).with_rendezvous(exchange.clone()), task, peers, leader);
     let (of_step, of_exchange) = (Arc::downgrade(&step), Arc::downgrade(&exchange));
     // A step that is new is not cancelled.
     let _ = step.cancellation().register(move || {
@@ -84,6 +96,14 @@ pub(crate) fn step_with_exchange(task: &Task, peers: &Arc<Peers>, id: i64) -> (A
         }
     });
     (step, exchange)
+}
+
+fn with_collectives(step: Step, task: &Task, peers: &Arc<Peers>, leader: Option<&str>) -> Arc<Step> {
+    let Some(leader) = leader else { return Arc::new(step) };
+    let collectives = StepCollectives::new(task, peers, leader.to_owned(), step.id());
+    let step = Arc::new(step.with_collectives(collectives.clone()));
+    collectives.follow(&step);
+    step
 }
 
 /// The exchange of one step as one of its parts sees it: values from other tasks are asked for with `RecvTensor`.
@@ -114,7 +134,8 @@ impl StepExchange {
         self.runtime.spawn(async move {
             let call = async {
                 let message = Frames::message(&request)?;
-                decode_received(channel.call(WorkerMethod::RecvTensor.path(), message, None).await?)
+                let answer = channel.call(WorkerMethod::RecvTensor.path(), message, None).await;
+                decode_received(answer.map_err(consequence)?)
             };
             let told = async {
                 loop {
@@ -134,6 +155,13 @@ impl StepExchange {
             receiver(outcome);
         });
     }
+}
+
+/// An error of a part of the step on another task is reported by that part, and here only its consequence. A task that is gone or
+/// began anew reports nothing.
+fn consequence(error: Status) -> Status {
+    let restarted = error.payloads().iter().any(|(key, _)| key == payload::WORKER_POSSIBLY_RESTARTED);
+    if restarted || error.code() == Code::Unavailable { error } else { error.derived() }
 }
 
 fn over() -> Status {
@@ -161,7 +189,16 @@ impl Rendezvous for StepExchange {
         if task == self.peers.own() {
             return self.local.receive(key, receiver);
         }
-        self.receive_from(task, key, receiver);
+        let over_grpc = match self.peers.stream(task) {
+            Some(stream) => {
+                let marked = Box::new(move |outcome: Result<Parcel>| receiver(outcome.map_err(consequence)));
+                stream.receive(&self.runtime, self.step, key, marked)
+            }
+            None => Err(receiver),
+        };
+        if let Err(receiver) = over_grpc {
+            self.receive_from(task, key, receiver);
+        }
     }
 
     fn abort(&self, reason: Status) {
@@ -172,6 +209,7 @@ impl Rendezvous for StepExchange {
             ended.get_or_insert_with(|| reason.clone());
             first
         });
+        self.peers.streams().for_each(|stream| stream.abort(self.step, &reason));
         self.local.abort(reason);
     }
 }

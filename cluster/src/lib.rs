@@ -2,9 +2,11 @@
 //!
 //! A [`Server`] is one task of a cluster. Clients reach its master over gRPC; [`grpc`] is the seam to the gRPC library.
 
+mod accept;
 mod aggregate;
 mod chief;
 mod cluster_spec;
+mod collective;
 mod config;
 pub mod control;
 mod defaults;
@@ -12,6 +14,7 @@ mod encoded;
 mod exchange;
 pub mod grpc;
 mod heavy;
+mod late_reads;
 mod master;
 mod peers;
 mod random;
@@ -19,7 +22,9 @@ mod request_ids;
 mod running;
 mod server;
 mod services;
+mod shared_memory;
 mod step_stats;
+mod stream;
 mod task;
 mod waits;
 mod worker;

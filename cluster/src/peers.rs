@@ -2,13 +2,19 @@
 
 use crate::ClusterSpec;
 use crate::grpc::Channel;
+use crate::stream::StreamReceiver;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The own task's name, and the ways to the other tasks.
 pub(crate) struct Peers {
     own: String,
-    others: BTreeMap<String, Arc<Channel>>,
+    others: BTreeMap<String, Peer>,
+}
+
+struct Peer {
+    channel: Arc<Channel>,
+    stream: Arc<StreamReceiver>,
 }
 
 impl Peers {
@@ -19,7 +25,9 @@ impl Peers {
             for (&task, address) in cluster.job(job).into_iter().flatten() {
                 let name = task_name(job, task);
                 if name != own {
-                    others.insert(name.clone(), Arc::new(Channel::new(&name, address)));
+                    let channel = Arc::new(Channel::new(&name, address));
+                    let stream = StreamReceiver::new(&name, address);
+                    others.insert(name, Peer { channel, stream });
                 }
             }
         }
@@ -33,12 +41,22 @@ impl Peers {
 
     /// The way to another task.
     pub fn channel(&self, task: &str) -> Option<&Arc<Channel>> {
-        self.others.get(task)
+        self.others.get(task).map(|peer| &peer.channel)
+    }
+
+    /// The stream on which tensors come from another task, if that is known to be one of graphmill's.
+    pub fn stream(&self, task: &str) -> Option<&Arc<StreamReceiver>> {
+        self.others.get(task).filter(|peer| peer.channel.serves_streams()).map(|peer| &peer.stream)
+    }
+
+    /// The streams from all other tasks.
+    pub fn streams(&self) -> impl Iterator<Item = &Arc<StreamReceiver>> {
+        self.others.values().map(|peer| &peer.stream)
     }
 
     /// The ways to all other tasks, sorted by name.
     pub fn others(&self) -> impl Iterator<Item = &Arc<Channel>> {
-        self.others.values()
+        self.others.values().map(|peer| &peer.channel)
     }
 }
 

@@ -1,6 +1,5 @@
 //! The server: sockets, threads, and an end that does not take for ever.
 
-use crate::ServerConfig;
 use crate::chief;
 use crate::config::Identity;
 use crate::control::{Control, EndRequest};
@@ -10,6 +9,7 @@ use crate::master::Master;
 use crate::services::Services;
 use crate::task::Task;
 use crate::worker::Worker;
+use crate::{ServerConfig, accept};
 use graphmill_runtime::Registry;
 use graphmill_tensor::{Result, Status, aborted, internal, invalid_argument, unavailable};
 use std::io;
@@ -72,8 +72,10 @@ impl Server {
             .map_err(|error| internal!("The threads of the server cannot be started: {error}"))?;
         let threads = config.threads();
         let (own, handle) = ((identity.job.as_str(), identity.task), runtime.handle().clone());
-        let task = Arc::new(Task::new(own, &config.cluster, threads, registry, config.random, handle));
+        let collective = (identity.leader.clone(), config.recv_buf_max_chunk);
+        let task = Arc::new(Task::new(own, &config.cluster, threads, registry, config.random, collective, handle));
         tracing::info!(task = task.name, port, "listening");
+        let streams = task.clone();
         let services = Arc::new(Services {
             master: Master::new(task.clone(), SessionDefaults::new(config.session_config)),
             worker: Worker::new(task.clone()),
@@ -104,6 +106,10 @@ impl Server {
             }
         }
         let (stop, stopped) = oneshot::channel::<()>();
+        let incoming = {
+            let _runtime = runtime.enter();
+            accept::split(streams, incoming)
+        };
         let service = GrpcService::new(services.clone());
         let connections = runtime.spawn(async move {
             let signal = async move {

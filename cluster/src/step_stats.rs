@@ -1,6 +1,7 @@
 //! The statistics of a traced step, as `tf.python.client.timeline` reads them.
 
-use graphmill_graph::Graph;
+use crate::peers::task_of;
+use graphmill_graph::{Flow, Graph};
 use graphmill_runtime::{NodeTrace, Trace};
 use graphmill_tensor::{DType, Shape, encode_shape};
 use graphmill_wire::tensorflow::{
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 /// The name of the node that TensorFlow's executors begin with; readers look for it as the beginning of the step.
 const SOURCE: &str = "_SOURCE";
+const MEBIBYTE: usize = 1 << 20;
 
 /// What `trace` recorded of a run of `graph` on a device.
 pub(crate) fn step_stats(trace: &Trace, graph: &Graph, device: &str) -> StepStats {
@@ -23,6 +25,7 @@ pub(crate) fn step_stats(trace: &Trace, graph: &Graph, device: &str) -> StepStat
         ..times(began, began)
     });
     node_stats.extend(nodes.iter().map(|node| node_stats_of(node, graph)));
+    node_stats.extend(nodes.iter().filter_map(|node| transfer(node, graph)));
     let thread_names: HashMap<u32, String> =
         nodes.iter().map(|node| (node.thread, format!("thread {}", node.thread))).collect();
     let stats =
@@ -38,6 +41,29 @@ fn node_stats_of(node: &NodeTrace, graph: &Graph) -> NodeExecStats {
         output: node.outputs.iter().map(|(slot, dtype, shape)| output(*slot, *dtype, shape)).collect(),
         ..times(node.started, node.ended)
     }
+}
+
+/// What a node has received from another task, under the name and in the words that TensorFlow's timelines have for it.
+fn transfer(node: &NodeTrace, graph: &Graph) -> Option<NodeExecStats> {
+    let receive = graph.node(graph.find(&node.name)?);
+    let attrs = &receive.attrs;
+    let (from, to) = (attrs.str("send_device").ok()?, attrs.str("recv_device").ok()?);
+    if receive.op.flow != Flow::Recv || task_of(from) == task_of(to) {
+        return None;
+    }
+    let bytes: usize =
+        node.outputs.iter().map(|(_, dtype, shape)| dtype.size().saturating_mul(shape.num_elements())).sum();
+    let size =
+        if bytes > MEBIBYTE / 10 { format!("{:.1}MB", bytes as f64 / MEBIBYTE as f64) } else { format!("{bytes}B") };
+    let micros = node.ended.saturating_sub(node.started).as_micros().max(1);
+    let rate = bytes as f64 * 8.0 / micros as f64;
+    Some(NodeExecStats {
+        node_name: "RecvTensor".to_owned(),
+        timeline_label: format!("[{size}] [{rate:.6}Mb/s] {} from {from} to {to}", attrs.str("tensor_name").ok()?),
+        thread_id: node.thread,
+        output: node.outputs.iter().map(|(slot, dtype, shape)| output(*slot, *dtype, shape)).collect(),
+        ..times(node.started, node.ended)
+    })
 }
 
 /// The inputs as the graph spells them; none for a node within a function that is called.

@@ -1,5 +1,6 @@
 //! What the master and the worker of one server share.
 
+use crate::collective::{CollectiveState, Leader};
 use crate::exchange::Exchanges;
 use crate::peers::{Peers, task_name};
 use crate::waits::{Creations, Receives};
@@ -28,6 +29,8 @@ pub(crate) struct Task {
     pub receives: Arc<Receives>,
     /// Sessions that are being made.
     pub creations: Creations,
+    /// What the task knows of collective operations.
+    pub collectives: Arc<CollectiveState>,
     /// Where calls to other tasks wait for their answers.
     pub runtime: Handle,
 }
@@ -39,9 +42,11 @@ impl Task {
         (intra_op_threads, inter_op_threads): (usize, usize),
         registry: Registry,
         random: Random,
+        (leader, chunk): (Leader, i64),
         runtime: Handle,
     ) -> Task {
         let name = task_name(job, index);
+        let random = Arc::new(random);
         let peers = Arc::new(Peers::new(&name, cluster));
         let pool = IntraOpPool::new(intra_op_threads);
         let device = Arc::new(Device::cpu(&name, job, 0, random.next_non_zero(), pool));
@@ -50,7 +55,8 @@ impl Task {
             device,
             registry: Arc::new(registry),
             executor: Executor::new(inter_op_threads),
-            random: Arc::new(random),
+            collectives: Arc::new(CollectiveState::new(leader, chunk, random.clone(), runtime.clone())),
+            random,
             peers,
             exchanges: Exchanges::default(),
             receives: Arc::default(),
@@ -70,14 +76,19 @@ impl Task {
 
     /// The devices as a worker reports them.
     pub fn device_attributes(&self) -> Vec<DeviceAttributes> {
-        vec![DeviceAttributes {
-            name: self.device.name().to_owned(),
-            device_type: self.device.device_type().to_owned(),
-            memory_limit: MEMORY_LIMIT,
-            locality: Some(DeviceLocality::default()),
-            incarnation: self.device.incarnation(),
-            physical_device_desc: String::new(),
-            xla_global_id: -1,
-        }]
+        vec![attributes_of(&self.device)]
+    }
+}
+
+/// A device as a worker reports it.
+pub(crate) fn attributes_of(device: &Device) -> DeviceAttributes {
+    DeviceAttributes {
+        name: device.name().to_owned(),
+        device_type: device.device_type().to_owned(),
+        memory_limit: MEMORY_LIMIT,
+        locality: Some(DeviceLocality::default()),
+        incarnation: device.incarnation(),
+        physical_device_desc: String::new(),
+        xla_global_id: -1,
     }
 }

@@ -402,6 +402,7 @@ pub struct AsyncContext {
     pub(crate) step: Arc<Step>,
     pub(crate) device: Arc<Device>,
     pub(crate) inputs: SmallVec<[Value; 4]>,
+    frame: (u64, u64),
     pub(crate) done: Option<Done>,
 }
 
@@ -416,7 +417,18 @@ impl AsyncContext {
         inputs: SmallVec<[Value; 4]>,
         done: impl FnOnce(Result<Outputs>) + Send + 'static,
     ) -> AsyncContext {
-        AsyncContext { node, step, device, inputs, done: Some(Box::new(done)) }
+        AsyncContext { node, step, device, inputs, frame: (0, 0), done: Some(Box::new(done)) }
+    }
+
+    /// This run as one in an iteration of a frame.
+    pub fn in_frame(mut self, frame: u64, iteration: u64) -> AsyncContext {
+        self.frame = (frame, iteration);
+        self
+    }
+
+    /// The number by which all tasks know the frame, and the iteration; both are 0 outside of loops.
+    pub fn frame_and_iteration(&self) -> (u64, u64) {
+        self.frame
     }
 
     /// The node.

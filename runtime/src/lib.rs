@@ -2,6 +2,7 @@
 
 mod blocking;
 mod cancellation;
+mod collective;
 mod denormals;
 mod device;
 mod executor;
@@ -26,6 +27,9 @@ mod variant;
 
 pub use blocking::run_blocking;
 pub use cancellation::{CallbackId, CancellationManager};
+pub use collective::{
+    CollectiveInstance, CollectiveKind, CollectiveMember, CollectivePart, Collectives, Fetched, Joined, Taken,
+};
 pub use device::Device;
 pub use executor::{Executor, KernelCache, PartialRun, Port, Program};
 pub use function::{Call, Function, FunctionHandle, FunctionRuntime, outputs};

@@ -173,11 +173,11 @@ impl Rendezvous for LocalRendezvous {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use graphmill_tensor::{SCALAR, cancelled};
+    use graphmill_tensor::cancelled;
     use std::sync::mpsc::{Receiver as Outcomes, channel};
 
     fn tensor(value: f32) -> Parcel {
-        Some(Tensor::from_slice(SCALAR, &[value]).unwrap())
+        Some(Tensor::scalar(value).unwrap())
     }
 
     fn number(parcel: Parcel) -> Option<f32> {
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(number(receive(&rendezvous, "a").1.recv().unwrap().unwrap()), None);
         let (id, waits) = receive(&rendezvous, "a");
         assert!(id.is_some() && waits.try_recv().is_err());
-        assert_eq!(rendezvous.awaited(), [key.clone()]);
+        assert_eq!(rendezvous.awaited(), std::slice::from_ref(&key));
         rendezvous.send(&key, tensor(2.0)).unwrap();
         assert_eq!(number(waits.recv().unwrap().unwrap()), Some(2.0));
         assert!(rendezvous.is_idle());

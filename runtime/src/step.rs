@@ -1,6 +1,6 @@
 //! What belongs to one step.
 
-use crate::{CallbackId, CancellationManager, Rendezvous, ResourceManager, Trace};
+use crate::{CallbackId, CancellationManager, Collectives, Rendezvous, ResourceManager, Trace};
 use graphmill_tensor::{Result, internal, resource_exhausted};
 use std::sync::{Arc, OnceLock};
 
@@ -14,6 +14,7 @@ pub struct Step {
     cancellation: Arc<CancellationManager>,
     resources: Arc<ResourceManager>,
     rendezvous: Option<Arc<dyn Rendezvous>>,
+    collectives: Option<Arc<dyn Collectives>>,
     /// What ties a cancellation of its own to that of the step around it.
     link: Option<Link>,
     trace: OnceLock<Arc<Trace>>,
@@ -33,6 +34,7 @@ impl Step {
             cancellation: Arc::default(),
             resources: Arc::default(),
             rendezvous: None,
+            collectives: None,
             link: None,
             trace: OnceLock::new(),
         }
@@ -50,6 +52,17 @@ impl Step {
     /// `INTERNAL` for a step that was begun as one of a single part.
     pub fn rendezvous(&self) -> Result<&Arc<dyn Rendezvous>> {
         self.rendezvous.as_ref().ok_or_else(|| internal!("The step has no other parts to exchange tensors with"))
+    }
+
+    /// This step with a way to take part in collective operations.
+    pub fn with_collectives(mut self, collectives: Arc<dyn Collectives>) -> Step {
+        self.collectives = Some(collectives);
+        self
+    }
+
+    /// How the step takes part in collective operations, if it was begun as one that does.
+    pub fn collectives(&self) -> Option<&Arc<dyn Collectives>> {
+        self.collectives.as_ref()
     }
 
     /// The id that all parts of the step share.
@@ -91,8 +104,9 @@ impl Step {
             return Err(resource_exhausted!("Functions call each other more than {MAX_DEPTH} deep"));
         }
         let (cancellation, resources) = (self.cancellation.clone(), self.resources.clone());
-        let (rendezvous, trace) = (self.rendezvous.clone(), self.trace.clone());
-        Ok(Step { id: self.id, depth: self.depth + 1, cancellation, resources, rendezvous, link: None, trace })
+        let (rendezvous, collectives) = (self.rendezvous.clone(), self.collectives.clone());
+        let (depth, trace) = (self.depth + 1, self.trace.clone());
+        Ok(Step { id: self.id, depth, cancellation, resources, rendezvous, collectives, link: None, trace })
     }
 
     /// This step with resources of its own.

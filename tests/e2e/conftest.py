@@ -16,6 +16,8 @@ from tests.servers import TENSORFLOW, Server, default_binary  # noqa: E402
 
 v1 = tf.compat.v1
 v1.disable_v2_behavior()
+# TensorFlow's client closes a session that is collected, and waits for ever for a server that a test has ended.
+v1.Session.__del__ = lambda self: None
 
 
 def pytest_configure(config):

@@ -447,19 +447,19 @@ def test_another_process_at_the_address():
                     s.run(tf.constant(1))
 
 
-@pytest.mark.parametrize("soft", [False, True])
-def test_a_variable_and_its_assignment_on_different_jobs(pair, soft):
+def test_nodes_that_must_be_together_but_ask_for_different_jobs(pair):
     with tf.Graph().as_default() as graph:
-        variable = v1.get_variable("v", [], use_resource=False)
-        v1.assign(variable, 1.0, name="assign")
+        start = tf.constant(1.0, name="start")
+        with v1.colocate_with(start.op):
+            tf.identity(tf.constant(2.0), name="beside")
         graph_def = graph.as_graph_def()
-    places = {"v": ON_PS, "assign": ON_WORKER}
+    places = {"start": ON_PS, "beside": ON_WORKER}
     for node in graph_def.node:
         node.device = places.get(node.name, "")
     master = Master(pair["worker", 0].address)
     with pytest.raises(MasterError) as raised:
-        master.create_session(graph_def, v1.ConfigProto(allow_soft_placement=soft))
+        master.create_session(graph_def)
     master.close()
     assert raised.value.code == tf.errors.INVALID_ARGUMENT
-    for part in ("{{colocation_node assign}}", "{{colocation_node v}}", "'/job:ps/task:0'", "'/job:worker/task:0'", "reference"):
+    for part in ("{{colocation_node beside}}", "{{colocation_node start}}", "'/job:ps/task:0'", "'/job:worker/task:0'", "loc:@start"):
         assert part in raised.value.text

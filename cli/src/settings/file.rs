@@ -1,6 +1,7 @@
 //! Files of settings, in TOML or YAML.
 
 use super::Layer;
+use super::wrong::{Wrong, key};
 use anyhow::{Context, Result, anyhow, bail};
 use std::path::Path;
 
@@ -18,11 +19,7 @@ pub fn read(path: &Path) -> Result<Layer> {
         }
     };
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut layer = parse(&text).map_err(|Wrong { line, key, message }| {
-        let line = line.map_or(String::new(), |line| format!(", line {line}"));
-        let key = key.map_or(String::new(), |key| format!(", key {key}"));
-        anyhow!("cannot use {}{line}{key}: {}", path.display(), message.trim())
-    })?;
+    let mut layer = parse(&text).map_err(|wrong| anyhow!("cannot use {}{wrong}", path.display()))?;
     let directory = path.parent().unwrap_or(Path::new(""));
     layer.file_root = layer.file_root.map(|root| directory.join(root));
     if let Some(given) = &mut layer.session_config {
@@ -32,13 +29,6 @@ pub fn read(path: &Path) -> Result<Layer> {
         }
     }
     Ok(layer)
-}
-
-/// What is wrong with a file, and where.
-struct Wrong {
-    line: Option<usize>,
-    key: Option<String>,
-    message: String,
 }
 
 fn parse_toml(text: &str) -> Result<Layer, Wrong> {
@@ -62,16 +52,8 @@ fn parse_yaml(text: &str) -> Result<Layer, Wrong> {
     parsed.map_err(|error| {
         let message = error.without_snippet().to_string();
         let line = error.location().and_then(|location| usize::try_from(location.line()).ok());
-        // The place is said once.
-        let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(start, _)| start).to_owned();
         Wrong { line, key: at, message }
     })
-}
-
-/// The place of an error, if it is below the top.
-fn key(path: &serde_path_to_error::Path) -> Option<String> {
-    let text = path.to_string();
-    (text != "." && text != "?").then_some(text)
 }
 
 #[cfg(test)]

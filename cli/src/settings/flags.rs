@@ -41,9 +41,12 @@ pub struct Flags {
     /// ConfigProto that is merged into that of every client, its scalars winning: a file in binary or text form, or the binary form in base64
     #[arg(long, value_name = "FILE|BASE64")]
     session_config: Option<String>,
-    /// Task that leads collective ops, as in /job:worker/replica:0/task:0; a part of --session-config
+    /// Task that leads groups of collective ops, as in /job:worker/task:0 [default: that of --session-config, else task 0 of job worker, else of the first job]
     #[arg(long, value_name = "TASK")]
     collective_leader: Option<String>,
+    /// Longest piece in which collective ops send buffers to TensorFlow tasks; -1 for no limit [default: 4096]
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
+    recv_buf_max_chunk: Option<i64>,
     /// End sessions in which no call has begun for this many seconds, with the steps that still run in them; 0 for never [default: 0]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     session_timeout: Option<f64>,
@@ -79,6 +82,7 @@ impl Flags {
             file_root: self.file_root,
             session_config: self.session_config,
             collective_leader: self.collective_leader,
+            recv_buf_max_chunk: self.recv_buf_max_chunk,
             session_timeout: self.session_timeout,
             grace: self.grace,
             exit_with_chief: self.exit_with_chief.then_some(true),

@@ -5,12 +5,13 @@ mod file;
 mod flags;
 pub mod proto;
 mod tf_config;
+mod wrong;
 
 pub use flags::Flags;
 
 use anyhow::{Context, Result, anyhow, bail};
 use cluster::ClusterText;
-use graphmill_cluster::{ClusterSpec, DeviceSpec, Random, ServerConfig};
+use graphmill_cluster::{ClusterSpec, Random, ServerConfig};
 use graphmill_wire::tensorflow::{ConfigProto, ServerDef};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -20,6 +21,8 @@ use std::time::Duration;
 
 /// How long running steps may go on, in seconds, where nothing else is said.
 const DEFAULT_GRACE: f64 = 3.0;
+/// Longest piece of a buffer, in bytes, where nothing else is said.
+const DEFAULT_CHUNK: i64 = 4096;
 
 /// The settings of one source, under the names that they have in files.
 #[derive(Debug, Default, Deserialize)]
@@ -35,6 +38,7 @@ pub struct Layer {
     file_root: Option<PathBuf>,
     session_config: Option<String>,
     collective_leader: Option<String>,
+    recv_buf_max_chunk: Option<i64>,
     #[serde(deserialize_with = "checked_seconds")]
     session_timeout: Option<f64>,
     #[serde(deserialize_with = "checked_seconds")]
@@ -97,6 +101,7 @@ pub struct Settings {
     file_root: Chosen<Option<PathBuf>>,
     session_config: Chosen<ConfigProto>,
     collective_leader: Chosen<Option<String>>,
+    recv_buf_max_chunk: Chosen<i64>,
     session_timeout: Chosen<f64>,
     grace: Chosen<f64>,
     exit_with_chief: Chosen<bool>,
@@ -157,12 +162,6 @@ impl Settings {
                 }
             };
         }
-        let collective_leader = optional!(collective_leader);
-        let mut session_config = session_config(sources)?;
-        if let Some(leader) = &collective_leader.value {
-            check_task(leader)?;
-            session_config.value.experimental.get_or_insert_default().collective_group_leader = leader.clone();
-        }
         let Chosen { value: ClusterText(cluster), source } = or!(cluster, ClusterText(ClusterSpec::default()));
         Ok(Settings {
             cluster: Chosen { value: cluster, source },
@@ -173,8 +172,9 @@ impl Settings {
             intra_op_threads: or!(intra_op_threads, 0),
             inter_op_threads: or!(inter_op_threads, 0),
             file_root: optional!(file_root),
-            session_config,
-            collective_leader,
+            session_config: session_config(sources)?,
+            collective_leader: optional!(collective_leader),
+            recv_buf_max_chunk: or!(recv_buf_max_chunk, DEFAULT_CHUNK),
             session_timeout: or!(session_timeout, 0.0),
             grace: or!(grace, DEFAULT_GRACE),
             exit_with_chief: or!(exit_with_chief, false),
@@ -215,6 +215,8 @@ impl Settings {
             grace: self.grace(),
             allow_remote_stop: self.allow_remote_stop.value,
             exit_with_chief: self.exit_with_chief.value,
+            collective_leader: self.collective_leader.value.clone(),
+            recv_buf_max_chunk: self.recv_buf_max_chunk.value,
             random: Random::new(),
         }
     }
@@ -261,6 +263,7 @@ impl Settings {
         if let Some(leader) = &self.collective_leader.value {
             add("collective-leader", json!(leader), &self.collective_leader.source);
         }
+        add("recv-buf-max-chunk", json!(self.recv_buf_max_chunk.value), &self.recv_buf_max_chunk.source);
         add("session-timeout", json!(self.session_timeout.value), &self.session_timeout.source);
         add("grace", json!(self.grace.value), &self.grace.source);
         add("exit-with-chief", json!(self.exit_with_chief.value), &self.exit_with_chief.source);
@@ -320,9 +323,9 @@ fn of_server_def(name: String, server: ServerDef) -> Result<Source> {
     if !matches!(server.protocol.as_str(), "" | "grpc") {
         bail!("protocol: {:?} is not supported, grpc is", server.protocol);
     }
-    let port = u16::try_from(server.port).with_context(|| format!("port: {} is none", server.port))?;
-    let task =
-        u32::try_from(server.task_index).with_context(|| format!("task_index: {} is none", server.task_index))?;
+    let port = u16::try_from(server.port).ok().with_context(|| format!("port: {} is none", server.port))?;
+    let task = u32::try_from(server.task_index).ok();
+    let task = task.with_context(|| format!("task_index: {} is not the index of a task", server.task_index))?;
     let cluster = server.cluster.as_ref().map(ClusterSpec::from_proto).transpose();
     let cluster = cluster.map_err(|error| anyhow!("cluster: {}", error.message()))?;
     let layer = Layer {
@@ -333,13 +336,6 @@ fn of_server_def(name: String, server: ServerDef) -> Result<Source> {
         ..Layer::default()
     };
     Ok(Source { name, layer, session_config: server.default_session_config })
-}
-
-fn check_task(name: &str) -> Result<()> {
-    match DeviceSpec::parse(name) {
-        Some(spec) if spec.job.is_some() && spec.task.is_some() => Ok(()),
-        _ => bail!("collective-leader: {name:?} is not the name of a task, such as /job:worker/replica:0/task:0"),
-    }
 }
 
 #[cfg(test)]

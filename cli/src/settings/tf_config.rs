@@ -2,7 +2,8 @@
 
 use super::Layer;
 use super::cluster::ClusterText;
-use anyhow::{Context, Result, bail};
+use super::wrong::{Wrong, key};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -11,6 +12,7 @@ pub const NAME: &str = "TF_CONFIG";
 
 /// What else is in it is for the program alone.
 #[derive(Deserialize)]
+#[serde(expecting = "an object with cluster and task")]
 struct TfConfig {
     cluster: Option<ClusterText>,
     #[serde(default)]
@@ -34,8 +36,9 @@ struct Task {
 pub fn read(text: &str) -> Result<Layer> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let config: TfConfig = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let (key, inner) = (error.path().to_string(), error.inner());
-        anyhow::anyhow!("cannot use {NAME}, line {}, key {key}: {inner}", inner.line())
+        let inner = error.inner();
+        let wrong = Wrong { line: Some(inner.line()), key: key(error.path()), message: inner.to_string() };
+        anyhow!("cannot use {NAME}{wrong}")
     })?;
     reader.end().with_context(|| format!("cannot use {NAME}"))?;
     if let Some(other) = config.rpc_layer.filter(|layer| layer != "grpc" && !layer.is_empty()) {

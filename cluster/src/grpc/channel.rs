@@ -2,7 +2,7 @@
 
 use super::frames::{Frames, FramesBody};
 use super::message::{Encoding, read_answer};
-use super::{deadline, trailers};
+use super::{SERVES_STREAMS, deadline, trailers};
 use bytes::Bytes;
 use graphmill_tensor::{Result, Status, deadline_exceeded, internal, unavailable};
 use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
@@ -12,6 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use socket2::{SockRef, TcpKeepalive};
 use std::error::Error;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
@@ -43,6 +44,8 @@ pub(crate) struct Channel {
     address: String,
     connection: Mutex<Option<Connection>>,
     last_error: parking_lot::Mutex<Option<String>>,
+    /// Whether the task has said that it serves streams of tensors.
+    streams: AtomicBool,
 }
 
 impl Channel {
@@ -53,6 +56,7 @@ impl Channel {
             address: address.to_owned(),
             connection: Mutex::default(),
             last_error: parking_lot::Mutex::default(),
+            streams: AtomicBool::new(false),
         }
     }
 
@@ -64,6 +68,11 @@ impl Channel {
     /// Where the task is.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Whether the task is one of graphmill's, as far as is known.
+    pub fn serves_streams(&self) -> bool {
+        self.streams.load(Ordering::Relaxed)
     }
 
     /// Why the last attempt to connect failed, if it did.
@@ -179,6 +188,7 @@ impl Channel {
         connection.ready().await.map_err(|error| lost(&error))?;
         let answer = connection.send_request(request).await.map_err(|error| lost(&error))?;
         let (head, mut body) = answer.into_parts();
+        self.streams.store(head.headers.contains_key(SERVES_STREAMS), Ordering::Relaxed);
         if head.status != StatusCode::OK {
             return Err(unavailable!("{} at {} answers with HTTP status {}", self.task, self.address, head.status));
         }
@@ -219,7 +229,7 @@ impl Channel {
 }
 
 /// Has the connection end when the other host is gone, and nothing wait for acknowledgements.
-fn watch(stream: &TcpStream) -> io::Result<()> {
+pub(crate) fn watch(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE).with_interval(PROBES))?;

@@ -10,7 +10,7 @@ mod message;
 mod service;
 mod trailers;
 
-pub(crate) use channel::Channel;
+pub(crate) use channel::{Channel, watch};
 pub use frames::{Frames, FramesBuilder, MAX_MESSAGE};
 pub use service::GrpcService;
 
@@ -19,6 +19,9 @@ use graphmill_tensor::{Result, internal};
 use prost::Message;
 use std::net::SocketAddr;
 use tokio::time::Instant;
+
+/// The header by which a task of graphmill tells others that it serves streams of tensors.
+const SERVES_STREAMS: &str = "graphmill-streams";
 
 /// What answers the calls of a server. All methods are unary.
 pub trait Handler: Send + Sync + 'static {

@@ -2,7 +2,7 @@
 
 use super::frames::FramesBody;
 use super::message::{Encoding, read_message};
-use super::{Frames, Handler, deadline, trailers};
+use super::{Frames, Handler, SERVES_STREAMS, deadline, trailers};
 use graphmill_tensor::{Result, Status, unimplemented_op};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use std::convert::Infallible;
@@ -76,6 +76,7 @@ fn is_grpc(headers: &HeaderMap) -> bool {
 fn success(reply: Frames) -> Response<Body> {
     let mut response = Response::new(Body::new(FramesBody::answer(reply)));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    response.headers_mut().insert(SERVES_STREAMS, HeaderValue::from_static("1"));
     response
 }
 
@@ -84,6 +85,7 @@ fn failure(status: &Status) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert(SERVES_STREAMS, HeaderValue::from_static("1"));
     headers.insert("grpc-accept-encoding", HeaderValue::from_static("identity,deflate,gzip"));
     trailers::insert(headers, status);
     response

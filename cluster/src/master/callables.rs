@@ -2,7 +2,7 @@
 //!
 //! Their errors are always statuses of the call; the answers have no place for them.
 
-use super::prepared::{Order, Prepared};
+use super::prepared::{Order, Prepared, graph_key};
 use super::{Master, connections, run_step, step_reply};
 use crate::grpc::{Frames, decode};
 use bytes::Bytes;
@@ -78,7 +78,7 @@ impl Master {
             graph = Arc::new(connections::connect(&graph, &options.tensor_connection, &options.feed)?);
         }
         let signature = Signature::new(options.feed.clone(), options.fetch.clone(), options.target.clone());
-        let run = session.build(&self.task, graph, signature).await?;
+        let run = session.build(&self.task, graph, signature, graph_key(options.run_options.as_ref())).await?;
         let order = Order::new(&run.program, &options.feed, &options.fetch)?;
         let handle = session.callables.add(Callable { run, options, order });
         Frames::message(&MakeCallableResponse { handle })
@@ -102,7 +102,7 @@ impl Master {
         let options = callable.options.run_options.as_ref();
         let deadline = run_step::earlier(deadline, run_step::own_deadline(options, &session));
         let feeds = callable.order.feeds(feed.iter().map(Some))?;
-        let step = self.new_step(&session, &callable.run, options);
+        let step = self.new_step(&session, &callable.run, options, deadline).await?;
         let (outputs, remote) = self.execute(&session, &callable.run, &step, feeds, options, deadline).await?;
         let fetch = |at| callable.order.fetch(at, &outputs);
         let tensors = (0..callable.options.fetch.len()).map(fetch).collect::<Result<Vec<_>>>()?;

@@ -3,6 +3,7 @@
 use super::session::{Session, SessionOptions};
 use super::workers::{RemoteSessions, SessionTerms, Workers};
 use super::{Handle, Master, placement, run_step};
+use crate::collective::Leader;
 use crate::grpc::{Frames, decode};
 use crate::peers::{Peers, task_name};
 use crate::{ClusterSpec, DeviceSpec, heavy};
@@ -27,11 +28,18 @@ impl Master {
         let size = message.len() >> 10;
         let request: CreateSessionRequest = decode(message)?;
         let config = self.defaults.merged_into(request.config.unwrap_or_default())?;
-        let options = session_options(&config)?;
+        let mut options = session_options(&config)?;
         let filters = device_filters(&config)?;
         let own = milliseconds(config.operation_timeout_in_ms).and_then(|limit| Instant::now().checked_add(limit));
         let limit = run_step::earlier(deadline, own);
         let view = self.view(&config, &request.target)?;
+        options.leader = match &config.cluster_def {
+            Some(cluster) if view.server.is_some() => {
+                Leader::new(None, &ClusterSpec::from_proto(cluster)?, view.peers.own())?.of(&config)
+            }
+            _ => self.task.collectives.leader.of(&config),
+        };
+        options.config.experimental.get_or_insert_default().collective_group_leader = options.leader.clone();
         let terms = SessionTerms {
             isolate: view.isolate,
             server: view.server,
@@ -145,6 +153,7 @@ fn session_options(config: &ConfigProto) -> Result<SessionOptions> {
         log_placement: config.log_device_placement,
         bfloat16_sendrecv: config.graph_options.as_ref().is_some_and(|options| options.enable_bfloat16_sendrecv),
         own_cluster: config.cluster_def.as_ref().is_some_and(|cluster| !cluster.job.is_empty()),
+        leader: String::new(),
         config: ConfigProto { cluster_def: None, ..config.clone() },
     })
 }

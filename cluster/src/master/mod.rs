@@ -12,6 +12,7 @@ mod placement;
 mod prepared;
 mod remote_parts;
 mod reset;
+mod restarts;
 mod run_step;
 mod session;
 mod status;

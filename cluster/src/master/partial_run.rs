@@ -86,7 +86,7 @@ impl Master {
         let session = self.session(session_handle)?;
         let graph = session.graph();
         let signature = Signature::new(feed.clone(), fetch.clone(), target.clone());
-        let prepared = session.build(&self.task, graph.clone(), signature).await?;
+        let prepared = session.build(&self.task, graph.clone(), signature, 0).await?;
         let unused = |names: &[String]| names.iter().map(|name| (name.clone(), false)).collect();
         let progress = Progress {
             feeds: unused(feed),
@@ -96,7 +96,7 @@ impl Master {
             outcome: None,
             reports: Vec::new(),
         };
-        let step = self.new_step(&session, &prepared, None);
+        let step = self.new_step(&session, &prepared, None, None).await?;
         let partial = Partial { prepared, graph, step, progress: Mutex::new(progress), news: Notify::new() };
         Frames::message(&PartialRunSetupResponse { partial_run_handle: session.partial_runs.add(partial) })
     }

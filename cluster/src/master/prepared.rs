@@ -3,13 +3,15 @@
 use super::placement;
 use super::remote_parts::RemotePart;
 use super::session::Session;
+use crate::collective::key_of_graph;
 use crate::heavy;
+use crate::late_reads::read_references_late;
 use crate::peers::task_of;
 use crate::task::Task;
 use graphmill_graph::{ClientDevice, Graph, Partition, PartitionOptions, Signature, lower, partition, prune};
 use graphmill_runtime::{FunctionRuntime, Port, Program};
 use graphmill_tensor::{Result, Tensor, failed_precondition, internal, invalid_argument};
-use graphmill_wire::tensorflow::{RunStepRequest, TensorProto};
+use graphmill_wire::tensorflow::{RunOptions, RunStepRequest, TensorProto};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -27,6 +29,8 @@ pub(super) struct Prepared {
     pub graph: Graph,
     /// What runs on other tasks.
     pub remote: Vec<RemotePart>,
+    /// Names the graph where tasks count its steps together; 0 without collective operations.
+    pub collective_graph_key: i64,
 }
 
 /// The prepared runs of a session. They live as long as it does.
@@ -142,7 +146,9 @@ impl Session {
         let feeds: Vec<String> = request.feed.iter().map(|feed| feed.name.clone()).collect();
         let signature = Signature::new(feeds.clone(), request.fetch.clone(), request.target.clone());
         let cell = self.prepared.runs.lock().entry(signature.clone()).or_default().clone();
-        let prepared = cell.get_or_try_init(|| self.build(task, self.graph(), signature.clone())).await;
+        let prepared = cell
+            .get_or_try_init(|| self.build(task, self.graph(), signature.clone(), graph_key(request.options.as_ref())))
+            .await;
         let run = match prepared {
             Ok(run) => run.clone(),
             Err(error) => {
@@ -169,7 +175,8 @@ impl Session {
         Ok(arranged)
     }
 
-    /// Prepares a run of a graph, which is that of the session or was made of it.
+    /// Prepares a run of a graph, which is that of the session or was made of it. `wanted_key` is the collective graph key that the client
+    /// wants, or 0.
     ///
     /// # Errors
     /// As [`Session::prepare`].
@@ -178,30 +185,37 @@ impl Session {
         task: &Arc<Task>,
         graph: Arc<Graph>,
         signature: Signature,
+        wanted_key: i64,
     ) -> Result<Arc<Prepared>> {
         let (session, on) = (self.clone(), task.clone());
         let (mut prepared, parts) = heavy::run(graph.len(), move || {
-            let (own, others) = session.cut(&on, &graph, &signature)?;
+            let (mut own, others, key) = session.cut(&on, &graph, &signature)?;
+            let collective_graph_key = if wanted_key == 0 { key } else { wanted_key };
+            read_references_late(&mut own);
             let (registry, device, executor) = (on.registry.clone(), session.device.clone(), on.executor.clone());
             let functions = FunctionRuntime::new(&own, registry, device, executor);
             let program = Program::build_with(&own, &functions, &session.kernels)?;
-            Ok((Prepared { program: Arc::new(program), graph: own, remote: Vec::new() }, others))
+            Ok((Prepared { program: Arc::new(program), graph: own, remote: Vec::new(), collective_graph_key }, others))
         })
         .await?;
         for part in parts {
-            prepared.remote.push(self.register(task, part).await?);
+            match self.register(task, part, prepared.collective_graph_key).await {
+                Ok(part) => prepared.remote.push(part),
+                Err(error) => return Err(self.workers.explain(error).await),
+            }
         }
         Ok(Arc::new(prepared))
     }
 
-    /// What a signature needs of a graph: the part of the own task, and those of others.
-    fn cut(&self, task: &Task, graph: &Graph, signature: &Signature) -> Result<(Graph, Vec<Partition>)> {
+    /// What a signature needs of a graph: the part of the own task, those of others, and the collective graph key.
+    fn cut(&self, task: &Task, graph: &Graph, signature: &Signature) -> Result<(Graph, Vec<Partition>, i64)> {
         let client = ClientDevice { name: self.device.name().to_owned(), incarnation: self.device.incarnation() };
         let mut graph = lower(prune(graph, signature, &client)?)?;
         // Bodies of functions come with wishes of their own.
         placement::place_graph(&mut graph, &self.workers, &task.registry, &self.options)?;
+        let key = key_of_graph(&graph);
         if self.workers.remote.is_empty() {
-            return Ok((graph, Vec::new()));
+            return Ok((graph, Vec::new(), key));
         }
         let options = PartitionOptions {
             incarnation: &|device| self.workers.incarnation(device),
@@ -212,18 +226,23 @@ impl Session {
         let (own, others): (Vec<_>, Vec<_>) =
             partition(&graph, &options)?.into_iter().partition(|part| part.location == self.workers.peers.own());
         let own = own.into_iter().next().map_or_else(|| Graph::like(&graph), |part| part.graph);
-        Ok((own, others))
+        Ok((own, others, key))
     }
 
-    async fn register(&self, task: &Arc<Task>, part: Partition) -> Result<RemotePart> {
+    async fn register(&self, task: &Arc<Task>, part: Partition, key: i64) -> Result<RemotePart> {
         let handle = self.remote.lock().as_ref().map(|remote| remote.handle.clone());
         let handle = handle.ok_or_else(|| failed_precondition!("Session is closed."))?;
         let worker = self.workers.remote.iter().find(|worker| worker.channel.task() == part.location);
         let worker = worker.ok_or_else(|| internal!("{} is not in the session", part.location))?;
         let config = self.options.config.clone();
         let terms = (config.graph_options.clone(), Some(config));
-        RemotePart::register(task, worker.channel.clone(), handle, &part.graph, terms).await
+        RemotePart::register(task, worker.channel.clone(), handle, &part.graph, terms, key).await
     }
+}
+
+/// The collective graph key that a client wants, or 0.
+pub(super) fn graph_key(options: Option<&RunOptions>) -> i64 {
+    options.and_then(|options| options.experimental.as_ref()).map_or(0, |more| more.collective_graph_key)
 }
 
 /// The numbers of names that did not come before.

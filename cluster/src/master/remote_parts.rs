@@ -43,6 +43,7 @@ impl RemotePart {
         session_handle: String,
         graph: &Graph,
         (options, config): (Option<GraphOptions>, Option<ConfigProto>),
+        collective_graph_key: i64,
     ) -> Result<RemotePart> {
         let request = RegisterGraphRequest {
             session_handle: session_handle.clone(),
@@ -50,6 +51,7 @@ impl RemotePart {
             graph_def: Some(graph.to_stripped_def()),
             graph_options: options,
             config_proto: config,
+            collective_graph_key,
             ..Default::default()
         };
         let message = Frames::message(&request)?;
@@ -198,6 +200,7 @@ impl CleanUp {
 
 impl Drop for CleanUp {
     fn drop(&mut self) {
+        self.task.collectives.clean_up(self.step);
         self.task.exchanges.end(self.step, aborted!("Cleanup {}", self.step).derived());
         let request = CleanupGraphRequest { step_id: self.step };
         let channels = std::mem::take(&mut self.channels);

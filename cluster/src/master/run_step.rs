@@ -3,9 +3,10 @@
 use super::create_session::milliseconds;
 use super::prepared::Prepared;
 use super::session::Session;
+use super::workers::HEAD_START;
 use super::{Master, remote_parts, step_reply};
 use crate::aggregate::from_task;
-use crate::exchange::step_with_exchange;
+use crate::exchange::{step_alone, step_with_exchange};
 use crate::grpc::{Frames, decode};
 use crate::step_stats;
 use bytes::Bytes;
@@ -47,7 +48,7 @@ impl Master {
         }
         let prepared = session.prepare(&self.task, &request).await?;
         let feeds = prepared.order.feeds(request.feed.iter().map(|feed| feed.tensor.as_ref()))?;
-        let step = self.new_step(&session, &prepared.run, options);
+        let step = self.new_step(&session, &prepared.run, options, deadline).await?;
         let (outputs, remote) = self.execute(&session, &prepared.run, &step, feeds, options, deadline).await?;
         let named = |&at: &usize| Ok((name_of(&request.fetch, at), prepared.order.fetch(at, &outputs)?));
         let tensors = prepared.distinct_fetches.iter().map(named).collect::<Result<Vec<_>>>()?;
@@ -88,12 +89,19 @@ impl Master {
             )
             .await
         };
+        let collectives = &self.task.collectives;
+        let key = run.collective_graph_key;
+        let deadline = deadline.map(|deadline| if key == 0 { deadline } else { ahead_of(deadline) });
         let outcome = match deadline {
             None => all.await,
             Some(deadline) => match timeout_at(deadline, all).await {
                 Ok(outcome) => outcome,
                 Err(_) => {
-                    let error = deadline_exceeded!("Deadline Exceeded");
+                    let error = match collectives.missing(step.id()) {
+                        Some(missing) => deadline_exceeded!("Deadline Exceeded: the step still waits for {missing}"),
+                        None => deadline_exceeded!("Deadline Exceeded"),
+                    };
+                    collectives.retire_step(key, step.id(), false);
                     if let Some(step) = cancel.step.take() {
                         step.cancellation().cancel(error.clone());
                     }
@@ -102,21 +110,41 @@ impl Master {
             },
         };
         cancel.disarm();
+        if key != 0 {
+            collectives.retire_step(key, step.id(), outcome.is_ok());
+        }
         session.touch();
-        outcome.map_err(|error| self.step_error(session, error))
+        match outcome {
+            Ok(outputs) => Ok(outputs),
+            Err(error) => Err(self.step_error(session, session.workers.explain(error).await)),
+        }
     }
 
-    /// A step that begins.
-    pub(super) fn new_step(&self, session: &Session, run: &Prepared, options: Option<&RunOptions>) -> Arc<Step> {
-        let id = (self.task.random.next() >> (u64::BITS - STEP_ID_BITS)).cast_signed();
+    /// A step that begins. Those with collective operations are numbered by the leader of the groups.
+    ///
+    /// # Errors
+    /// What the leader answers.
+    pub(super) async fn new_step(
+        &self,
+        session: &Session,
+        run: &Prepared,
+        options: Option<&RunOptions>,
+        deadline: Option<Instant>,
+    ) -> Result<Arc<Step>> {
+        let (task, peers) = (&self.task, &session.workers.peers);
+        let leader = (run.collective_graph_key != 0).then_some(session.options.leader.as_str());
+        let id = match leader {
+            None => (task.random.next() >> (u64::BITS - STEP_ID_BITS)).cast_signed(),
+            Some(leader) => task.collectives.next_step(peers, leader, run.collective_graph_key, deadline).await?,
+        };
         let step = match run.remote.is_empty() {
-            true => Arc::new(Step::new(id)),
-            false => step_with_exchange(&self.task, &session.workers.peers, id).0,
+            true => step_alone(task, peers, id, leader),
+            false => step_with_exchange(task, peers, id, leader).0,
         };
         if is_traced(options) {
             step.start_trace();
         }
-        step
+        Ok(step)
     }
 
     /// What the client is told of a step that failed.
@@ -160,6 +188,12 @@ impl Drop for CancelOnDrop {
 pub(super) fn own_deadline(options: Option<&RunOptions>, session: &Session) -> Option<Instant> {
     let timeout = options.and_then(|options| milliseconds(options.timeout_in_ms)).or(session.options.timeout)?;
     Instant::now().checked_add(timeout)
+}
+
+/// Somewhat before a deadline, so that a client gets an answer that says more than that it is late.
+fn ahead_of(deadline: Instant) -> Instant {
+    let left = deadline.saturating_duration_since(Instant::now());
+    deadline.checked_sub(HEAD_START.min(left / 4)).unwrap_or(deadline)
 }
 
 /// The first of two deadlines.

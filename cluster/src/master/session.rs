@@ -31,6 +31,8 @@ pub(super) struct SessionOptions {
     pub bfloat16_sendrecv: bool,
     /// Whether the session has a cluster of its own, in which none of the devices counts as nearer than others.
     pub own_cluster: bool,
+    /// The task that leads the groups of collective operations.
+    pub leader: String,
     /// What tasks are told with each graph.
     pub config: ConfigProto,
 }

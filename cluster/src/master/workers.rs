@@ -24,7 +24,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 /// How long tasks may take to end their part of a session, or to clean up behind a step.
 pub(super) const FAREWELL: Duration = Duration::from_secs(10);
 /// The answer to a session that cannot be made in time leaves this much before its client gives up, so that it arrives.
-const HEAD_START: Duration = Duration::from_millis(100);
+pub(super) const HEAD_START: Duration = Duration::from_millis(100);
 
 /// Another task, and its devices as the session calls them.
 pub(super) struct RemoteWorker {

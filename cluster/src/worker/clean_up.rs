@@ -14,6 +14,7 @@ impl Worker {
     pub(super) fn cleanup_graph(&self, message: Bytes) -> Result<Frames> {
         let step = decode::<CleanupGraphRequest>(message)?.step_id;
         self.task.exchanges.end(step, aborted!("Cleanup {step}").derived());
+        self.task.collectives.clean_up(step);
         self.partial_runs.remove(step);
         Frames::message(&CleanupGraphResponse {})
     }

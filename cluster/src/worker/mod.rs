@@ -1,6 +1,7 @@
 //! The worker service: graphs that masters register here, their steps, and the tensors that other workers ask for.
 
 mod clean_up;
+mod collective;
 mod create_worker_session;
 mod logging;
 mod recv_tensor;
@@ -18,6 +19,7 @@ use graphmill_tensor::{Result, Status, aborted, payload, unimplemented_op};
 use graphmill_wire::service::WorkerMethod;
 use graphmill_wire::tensorflow::{GetStatusRequest, GetStatusResponse};
 use parking_lot::{Mutex, RwLock};
+pub(crate) use recv_tensor::check_source;
 use session::WorkerSession;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -64,6 +66,10 @@ impl Worker {
             WorkerMethod::CleanupGraph => self.cleanup_graph(message),
             WorkerMethod::CleanupAll => self.cleanup_all(message),
             WorkerMethod::RecvTensor => self.recv_tensor(message).await,
+            WorkerMethod::RecvBuf => self.recv_buf(message).await,
+            WorkerMethod::CompleteGroup => self.task.collectives.complete_group(message).await,
+            WorkerMethod::CompleteInstance => self.task.collectives.complete_instance(message).await,
+            WorkerMethod::GetStepSequence => self.task.collectives.get_step_sequence(&self.task, message),
             WorkerMethod::Logging => self.logging(message),
             WorkerMethod::Tracing => Err(unimplemented_op!("Tracing")),
             _ => Err(unimplemented_op!("Method {} is not implemented", method.path())),

@@ -65,7 +65,7 @@ impl Drop for Withdraw<'_> {
 }
 
 /// Checks that a key is one, and that it is this device, in this life of the process, that sends.
-fn check_source(task: &Task, key: &str) -> Result<()> {
+pub(crate) fn check_source(task: &Task, key: &str) -> Result<()> {
     let RendezvousKey { send_device: device, send_device_incarnation: incarnation, .. } = RendezvousKey::parse(key)?;
     // A session may call the task by another name, but not the device.
     let local = |name: &str| name.find("/device:").and_then(|at| name.get(at..)).unwrap_or(name).to_owned();

@@ -4,6 +4,7 @@ use super::Worker;
 use super::session::RegisteredGraph;
 use crate::grpc::{Frames, decode};
 use crate::heavy;
+use crate::late_reads::read_references_late;
 use bytes::Bytes;
 use graphmill_graph::{Graph, ImportOptions};
 use graphmill_runtime::{FunctionRuntime, Program};
@@ -27,12 +28,15 @@ impl Worker {
         let graph_handle = heavy::run(size, move || {
             let graph_def = request.graph_def.unwrap_or_default();
             let options = ImportOptions { allow_internal_names: true, expect_device: true };
-            let graph = Graph::from_def_with(graph_def, options)?;
+            let mut graph = Graph::from_def_with(graph_def, options)?;
             graphmill_graph::check_partition_devices(&graph, &|device| device == session.device.name())?;
+            read_references_late(&mut graph);
             let (registry, device, executor) = (task.registry.clone(), session.device.clone(), task.executor.clone());
             let functions = FunctionRuntime::new(&graph, registry, device, executor);
             let program = Arc::new(Program::build_with(&graph, &functions, &session.kernels)?);
-            Ok(session.add(RegisteredGraph { program, graph }))
+            let config = request.config_proto.unwrap_or_default();
+            let leader = (request.collective_graph_key != 0).then(|| task.collectives.leader.of(&config));
+            Ok(session.add(RegisteredGraph { program, graph, leader }))
         })
         .await?;
         Frames::message(&RegisterGraphResponse { graph_handle })

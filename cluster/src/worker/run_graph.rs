@@ -8,7 +8,7 @@ use crate::grpc::{Frames, FramesBuilder, decode};
 use crate::step_stats;
 use bytes::Bytes;
 use graphmill_runtime::{PartialRun, Port, Rendezvous, Step};
-use graphmill_tensor::{Result, Status, Tensor, already_exists, cancelled, internal, invalid_argument};
+use graphmill_tensor::{Result, Status, Tensor, cancelled, internal, invalid_argument};
 use graphmill_wire::tensorflow::{
     CostGraphDef, ExecutorOpts, NamedTensorProto, RunGraphRequest, RunGraphResponse, error,
 };
@@ -89,7 +89,7 @@ impl Worker {
     ) -> Result<Arc<Part>> {
         let task = &self.task;
         let step_id = request.step_id;
-        let (step, exchange) = step_with_exchange(task, &session.peers, step_id);
+        let (step, exchange) = step_with_exchange(task, &session.peers, step_id, graph.leader.as_deref());
         if request.exec_opts.as_ref().is_some_and(|options| options.record_timeline) {
             step.start_trace();
         }
@@ -183,10 +183,8 @@ impl PartialRuns {
             return Ok(part.clone());
         }
         let part = begin()?;
-        match runs.insert(step, part.clone()) {
-            None => Ok(part),
-            Some(_) => Err(already_exists!("Step {step} has begun already")),
-        }
+        runs.insert(step, part.clone());
+        Ok(part)
     }
 
     pub fn remove(&self, step: i64) {

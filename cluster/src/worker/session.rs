@@ -35,6 +35,8 @@ struct Graphs {
 pub(super) struct RegisteredGraph {
     pub program: Arc<Program>,
     pub graph: Graph,
+    /// The task that leads the groups of the collective operations, if there are any.
+    pub leader: Option<String>,
 }
 
 impl WorkerSession {

@@ -460,6 +460,7 @@ impl Run {
         };
         state.in_flight += 1;
         let run = self.clone();
+        let (frame, iteration) = state.frame_and_iteration(task);
         let traced = self.step.trace().map(|trace| (trace.clone(), Instant::now()));
         let ctx = AsyncContext::new(
             node.info.clone(),
@@ -472,7 +473,8 @@ impl Run {
                 }
                 run.complete(task, outcome);
             },
-        );
+        )
+        .in_frame(frame, iteration);
         // A panic drops the context, which completes it with an error.
         let _ = catch_unwind(AssertUnwindSafe(|| kernel.start(ctx)));
     }
@@ -493,7 +495,8 @@ impl Run {
                     self.fail(state, reason.unwrap_or_else(|| self.at_node(error, node)));
                 }
                 if self.program.may_wait() || self.partial.is_some() {
-                    let derived = graphmill_tensor::cancelled!("The step failed").derived();
+                    let cause = state.error.as_ref().map(Status::message).unwrap_or_default();
+                    let derived = graphmill_tensor::cancelled!("The step failed: {cause}").derived();
                     self.step.cancellation().cancel(derived);
                 }
             }

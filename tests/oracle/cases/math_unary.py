@@ -119,7 +119,7 @@ op("PopulationCount", T=["uint16"], inputs=[scalar()])
 
 for exclusive in (True, False):
     for reverse in (True, False):
-        op("CumulativeLogsumexp", inputs=[shape(3, 4, 2), 1], exclusive=exclusive, reverse=reverse, ulp=16, abs_ulp=16)
+        op("CumulativeLogsumexp", inputs=[shape(3, 4, 2), 1], exclusive=exclusive, reverse=reverse, ulp=16, abs_ulp=16, full=True)
         op("CumulativeLogsumexp", T=["float", "double"], inputs=[[-np.inf, -np.inf, 1.0, 700.0, np.inf, np.nan], -1], exclusive=exclusive, reverse=reverse, ulp=16, abs_ulp=16)
 bad("CumulativeLogsumexp", T=["float"], inputs=[shape(3, 4), 2], code=INVALID_ARGUMENT)
 bad("CumulativeLogsumexp", T=["float"], inputs=[shape(3, 4), [1]], code=INVALID_ARGUMENT)

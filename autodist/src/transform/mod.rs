@@ -1,0 +1,7 @@
+//! Rewrites of graphs.
+
+mod nodes;
+mod partition;
+mod rows;
+
+pub use partition::partition_variables;
