@@ -1,13 +1,16 @@
 //! Calls to a server.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use bytes::Buf;
+use graphmill_cluster::control::ControlMethod;
 use prost::Message;
+use std::error::Error;
+use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
-use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::transport::Endpoint;
+use tonic::{Code, Status};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -21,30 +24,78 @@ where
     Q: Message + 'static,
     A: Message + Default + 'static,
 {
-    let address = target.strip_prefix("grpc://").unwrap_or(target);
-    if address.is_empty() || address.contains('/') {
-        bail!("{target:?} is not the address of a server; write it as grpc://HOST:PORT");
-    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(call_async(target, path, request))
+}
+
+/// As [`call`], for one of graphmill's own methods.
+///
+/// # Errors
+/// As [`call`]; a server that does not know the method is none of graphmill's.
+pub fn call_graphmill<Q, A>(target: &str, method: ControlMethod, request: Q) -> Result<A>
+where
+    Q: Message + 'static,
+    A: Message + Default + 'static,
+{
+    call(target, method.path(), request).map_err(|error| match error.downcast_ref::<Refusal>() {
+        Some(refusal) if refusal.status.code() == Code::Unimplemented => {
+            anyhow!("{target} does not know this command; it is no graphmill server, or an older one")
+        }
+        _ => error,
+    })
+}
+
+/// As [`call`], within a runtime.
+///
+/// # Errors
+/// As [`call`].
+pub async fn call_async<Q, A>(target: &str, path: &'static str, request: Q) -> Result<A>
+where
+    Q: Message + 'static,
+    A: Message + Default + 'static,
+{
+    let address = address(target)?;
     let endpoint = Endpoint::from_shared(format!("http://{address}"))
         .with_context(|| format!("{target:?} is not the address of a server; write it as grpc://HOST:PORT"))?
         .connect_timeout(CONNECT_TIMEOUT)
         .timeout(CALL_TIMEOUT);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let channel = endpoint
-            .connect()
-            .await
-            .with_context(|| format!("no server answers at {target}; start one with graphmill serve"))?;
-        let mut client = tonic::client::Grpc::new(channel);
-        client.ready().await.with_context(|| format!("the connection to {target} broke off"))?;
-        let path = http::uri::PathAndQuery::from_static(path);
-        let answer = client.unary(tonic::Request::new(request), path, MessageCodec::<Q, A>(PhantomData)).await;
-        match answer {
-            Ok(answer) => Ok(answer.into_inner()),
-            Err(status) => bail!("{target} answers: {}: {}", status.code(), status.message()),
-        }
-    })
+    let channel = endpoint
+        .connect()
+        .await
+        .with_context(|| format!("no server answers at {target}; start one with graphmill serve"))?;
+    let mut client = tonic::client::Grpc::new(channel);
+    client.ready().await.with_context(|| format!("the connection to {target} broke off"))?;
+    let path = http::uri::PathAndQuery::from_static(path);
+    let answer = client.unary(tonic::Request::new(request), path, MessageCodec::<Q, A>(PhantomData)).await;
+    answer.map(tonic::Response::into_inner).map_err(|status| Refusal { target: target.to_owned(), status }.into())
 }
+
+/// Host and port of a target.
+///
+/// # Errors
+/// If it has another form.
+pub fn address(target: &str) -> Result<&str> {
+    let address = target.strip_prefix("grpc://").unwrap_or(target);
+    if address.is_empty() || address.contains('/') {
+        bail!("{target:?} is not the address of a server; write it as grpc://HOST:PORT");
+    }
+    Ok(address)
+}
+
+/// The error that a server has answered.
+#[derive(Debug)]
+struct Refusal {
+    target: String,
+    status: Status,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} answers: {}: {}", self.target, self.status.code(), self.status.message())
+    }
+}
+
+impl Error for Refusal {}
 
 struct MessageCodec<Q, A>(PhantomData<(Q, A)>);
 

@@ -1,11 +1,16 @@
 //! The `graphmill` command.
 
 mod client;
+mod cluster_up;
+mod config;
 mod devices;
 mod log;
 mod ops;
 mod registry;
 mod serve;
+mod settings;
+mod status;
+mod stop;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -23,14 +28,22 @@ struct Command {
 
 #[derive(Subcommand)]
 enum Subcommands {
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
+    Cluster(cluster_up::Args),
+    Status(status::Args),
+    Stop(stop::Args),
+    Config(Box<config::Args>),
     Devices(devices::Args),
     Ops(ops::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Command::parse().command {
-        Subcommands::Serve(args) => serve::run(args),
+        Subcommands::Serve(args) => serve::run(*args),
+        Subcommands::Cluster(args) => cluster_up::run(args),
+        Subcommands::Status(args) => status::run(&args),
+        Subcommands::Stop(args) => stop::run(&args),
+        Subcommands::Config(args) => config::run(*args),
         Subcommands::Devices(args) => devices::run(&args),
         Subcommands::Ops(args) => ops::run(&args),
     };

@@ -1,17 +1,24 @@
 //! `graphmill serve`: one task of a cluster.
 
+use crate::settings::{Flags, Settings, to_toml};
 use crate::{log, registry};
 use anyhow::{Context, Result, anyhow};
-use graphmill_cluster::{ClusterSpec, Random, Server, ServerConfig};
+use graphmill_cluster::Server;
 use graphmill_tensor::{Code, Status};
 use std::io::Write;
-use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
+use std::time::{Duration, Instant};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// How long running steps have to end after a signal.
+/// How long steps that were aborted have to end, and answers to be sent.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Signals that follow each other more quickly count as one.
+const ECHO: Duration = Duration::from_millis(300);
 
 /// Serves graphs to TensorFlow clients until it gets SIGTERM or SIGINT.
+///
+/// Then it takes no new sessions and steps, lets running steps go on for a while (--grace), and exits with status 0. Settings come from
+/// flags, then from files, then from the environment variable TF_CONFIG, which counts only if nothing else names a cluster; graphmill config
+/// show prints what is understood.
 ///
 /// Prints one line with its address when it is ready. Clients connect with tf.compat.v1.Session("grpc://HOST:PORT").
 #[derive(clap::Args)]
@@ -23,55 +30,15 @@ const PATIENCE: Duration = Duration::from_secs(3);
   graphmill serve --job worker --task 1 --cluster 'ps=ps0:2222;worker=w0:2222,w1:2222'
       Task 1 of job worker, listening on port 2222
   graphmill serve --job worker --task 3 --cluster 'worker|0=w0:2222;3=w3:2222'
-      The same in TensorFlow's spelling, with numbered tasks")]
+      The same in TensorFlow's spelling, with numbered tasks
+  graphmill serve --config cluster.toml --job worker --task 1
+      A file with the cluster for all tasks, and the place of this one")]
 pub struct Args {
-    /// Host name or address to listen on; 0.0.0.0 for all [default: localhost, or all if the cluster says that others dial in]
+    #[command(flatten)]
+    flags: Flags,
+    /// End when standard input does, as it does when the program at its other end is gone
     #[arg(long)]
-    host: Option<String>,
-    /// Port to listen on; 0 for any free one [default: that of the task in the cluster, else 2222]
-    #[arg(long)]
-    port: Option<u16>,
-    /// Job of this task [default: the only job of the cluster, else localhost]
-    #[arg(long)]
-    job: Option<String>,
-    /// Index of this task in its job
-    #[arg(long, default_value_t = 0)]
-    task: u32,
-    /// All tasks: ps=HOST:PORT;worker=HOST:PORT,HOST:PORT or ps|HOST:PORT,worker|HOST:PORT;HOST:PORT [default: this task alone]
-    #[arg(long)]
-    cluster: Option<ClusterSpec>,
-    /// Task that leads groups of collective ops, as in /job:worker/task:0 [default: task 0 of job worker, else of the first job]
-    #[arg(long, value_name = "TASK")]
-    collective_leader: Option<String>,
-    /// Longest piece in which collective ops send buffers to TensorFlow tasks; -1 for no limit
-    #[arg(long, default_value_t = 4096, value_name = "BYTES", allow_negative_numbers = true)]
-    recv_buf_max_chunk: i64,
-    /// Threads that share a loop within an op; 0 for one each core
-    #[arg(long, default_value_t = 0)]
-    intra_op_threads: usize,
-    /// Threads that run ops; 0 for one each core
-    #[arg(long, default_value_t = 0)]
-    inter_op_threads: usize,
-    /// Directory that ops may read and write files in; others are refused [default: every file that the process may use]
-    #[arg(long)]
-    file_root: Option<std::path::PathBuf>,
-    /// End sessions in which no call has begun for this many seconds, with the steps that still run in them; 0 for never
-    #[arg(long, default_value_t = 0.0, value_name = "SECONDS", value_parser = seconds)]
-    session_timeout: f64,
-    /// What is logged to standard error: error, warn, info, debug, trace or off
-    #[arg(long, default_value = "info")]
-    log_level: String,
-    /// Log in JSON, one object a line
-    #[arg(long)]
-    log_json: bool,
-}
-
-/// A time that does not overflow.
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(value) if (0.0..=1e9).contains(&value) => Ok(value),
-        _ => Err("expected a number of seconds, 0 for never".to_owned()),
-    }
+    exit_with_stdin: bool,
 }
 
 /// Runs the command.
@@ -79,45 +46,85 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// # Errors
 /// If the settings do not fit together or the port is taken.
 pub fn run(args: Args) -> Result<()> {
-    log::start(&args.log_level, args.log_json)?;
-    let config = ServerConfig {
-        host: args.host,
-        port: args.port,
-        job: args.job,
-        task: args.task,
-        cluster: args.cluster.unwrap_or_default(),
-        intra_op_threads: args.intra_op_threads,
-        inter_op_threads: args.inter_op_threads,
-        session_timeout: (args.session_timeout > 0.0).then(|| Duration::from_secs_f64(args.session_timeout)),
-        collective_leader: args.collective_leader,
-        recv_buf_max_chunk: args.recv_buf_max_chunk,
-        random: Random::new(),
-    };
+    let settings = Settings::read(args.flags)?;
+    let (level, json) = settings.log();
+    log::start(level, json)?;
+    tracing::debug!("settings:\n{}", to_toml(&settings.entries()?)?);
     let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_io().build().context("cannot wait for signals")?;
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot wait for signals")?;
     // Before the server listens: a signal that comes in between must not kill it halfway.
-    let (mut terminate, mut interrupt) = {
+    let mut signals = {
         let _runtime = runtime.enter();
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+        Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? }
     };
-    let kernels = match &args.file_root {
+    let kernels = match settings.file_root() {
         Some(root) => registry::registry_below(root)?,
         None => registry::registry(),
     };
-    let mut server = Server::bind(config, kernels).map_err(explain)?;
+    let mut server = Server::bind(settings.server_config(), kernels).map_err(explain)?;
     let mut stdout = std::io::stdout();
     // Whoever does not read the line is still served.
     let _ = writeln!(stdout, "graphmill listening on {}", server.target()).and_then(|()| stdout.flush());
-    let name = runtime.block_on(async {
+    let mut grace = settings.grace();
+    runtime.block_on(async {
+        let reason = tokio::select! {
+            name = signals.next() => name.to_owned(),
+            request = server.end_requested() => {
+                grace = request.longest_grace.map_or(grace, |longest| grace.min(longest));
+                request.reason
+            }
+            () = end_of_stdin(args.exit_with_stdin) => "standard input has ended".to_owned(),
+        };
+        tracing::info!("ending, because of this: {reason}");
         tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
+            () = server.drain(grace) => {}
+            name = again(&mut signals) => tracing::info!("{name} again: ending at once"),
         }
     });
-    tracing::info!("{name}: ending");
     server.shutdown(PATIENCE);
     // Not by returning, as that would wait for kernels that compute for long.
     std::process::exit(0)
+}
+
+/// The signals that end a server.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Waits for one, and yields its name.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+/// Waits for a signal that is not the same one twice, as a program and its group may be told at the same moment.
+async fn again(signals: &mut Signals) -> &'static str {
+    let begun = Instant::now();
+    loop {
+        let name = signals.next().await;
+        if begun.elapsed() > ECHO {
+            return name;
+        }
+    }
+}
+
+/// Waits for the end of standard input if it is `watched`, else for ever.
+async fn end_of_stdin(watched: bool) {
+    if !watched {
+        return std::future::pending().await;
+    }
+    let (ended, wait) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        // An input that cannot be read has ended too.
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        let _ = ended.send(());
+    });
+    let _ = wait.await;
 }
 
 /// An error of the start, with what to do about it.

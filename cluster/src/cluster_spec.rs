@@ -62,7 +62,7 @@ impl ClusterSpec {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for names or addresses that are none.
-    pub(crate) fn from_proto(proto: &ClusterDef) -> Result<ClusterSpec> {
+    pub fn from_proto(proto: &ClusterDef) -> Result<ClusterSpec> {
         let mut spec = ClusterSpec::default();
         for job in &proto.job {
             for (&task, address) in &job.tasks {
@@ -76,7 +76,11 @@ impl ClusterSpec {
         Ok(spec)
     }
 
-    fn insert(&mut self, job: &str, task: u32, address: &str) -> Result<()> {
+    /// Adds a task.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for names and addresses that are none, and for a task that is there already.
+    pub fn insert(&mut self, job: &str, task: u32, address: &str) -> Result<()> {
         if !is_job_name(job) {
             return Err(invalid_argument!(
                 "\"{job}\" is not the name of a job, which is a letter followed by letters, digits and underscores"

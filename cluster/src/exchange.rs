@@ -5,6 +5,7 @@ use crate::collective::StepCollectives;
 use crate::grpc::Frames;
 use crate::peers::{Peers, task_of};
 use crate::task::Task;
+use crate::waits::Receives;
 use bytes::Bytes;
 use graphmill_runtime::{LocalRendezvous, Parcel, Receiver, Rendezvous, Step};
 use graphmill_tensor::{Code, Result, Status, Tensor, internal, invalid_argument, payload};
@@ -49,6 +50,11 @@ impl Exchanges {
         }
     }
 
+    /// The rendezvous of each step.
+    pub fn list(&self) -> Vec<(i64, Arc<LocalRendezvous>)> {
+        self.0.lock().iter().map(|(&step, rendezvous)| (step, rendezvous.clone())).collect()
+    }
+
     /// How many steps have a rendezvous.
     #[cfg(test)]
     fn len(&self) -> usize {
@@ -75,6 +81,7 @@ pub(crate) fn step_with_exchange(
         peers: peers.clone(),
         runtime: task.runtime.clone(),
         random: task.random.clone(),
+        receives: task.receives.clone(),
         ended: watch::Sender::new(None),
     };
     let exchange: Arc<dyn Rendezvous> = Arc::new(exchange);
@@ -106,6 +113,7 @@ struct StepExchange {
     peers: Arc<Peers>,
     runtime: Handle,
     random: Arc<Random>,
+    receives: Arc<Receives>,
     ended: watch::Sender<Option<Status>>,
 }
 
@@ -122,6 +130,7 @@ impl StepExchange {
             request_id: self.random.next_non_zero().cast_signed(),
             ..Default::default()
         };
+        let noted = self.receives.note(step, key.clone());
         self.runtime.spawn(async move {
             let call = async {
                 let message = Frames::message(&request)?;
@@ -142,6 +151,7 @@ impl StepExchange {
                 }),
                 () = told => Err(over()),
             };
+            drop(noted);
             receiver(outcome);
         });
     }

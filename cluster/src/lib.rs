@@ -4,9 +4,12 @@
 
 mod accept;
 mod aggregate;
+mod chief;
 mod cluster_spec;
 mod collective;
 mod config;
+pub mod control;
+mod defaults;
 mod encoded;
 mod exchange;
 pub mod grpc;
@@ -24,6 +27,7 @@ mod shared_memory;
 mod step_stats;
 mod stream;
 mod task;
+mod waits;
 mod worker;
 
 pub use cluster_spec::ClusterSpec;

@@ -1,10 +1,12 @@
 //! The server: sockets, threads, and an end that does not take for ever.
 
+use crate::chief;
 use crate::collective::Leader;
+use crate::control::{Control, EndRequest};
+use crate::defaults::SessionDefaults;
 use crate::grpc::GrpcService;
 use crate::master::Master;
 use crate::network::{Network, Tcp};
-use crate::peers::task_name;
 use crate::services::Services;
 use crate::task::Task;
 use crate::worker::Worker;
@@ -16,6 +18,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// Flow control windows. A smaller one would bound the speed of large tensors by window over round trip.
 const STREAM_WINDOW: u32 = 64 << 20;
@@ -61,14 +64,9 @@ impl Server {
     /// As [`Server::bind`].
     pub fn bind_on(network: Arc<dyn Network>, config: ServerConfig, registry: Registry) -> Result<Server> {
         let identity = config.identity()?;
-        let name = task_name(&identity.job, identity.task);
-        let leader = Leader::new(config.collective_leader.as_deref(), &config.cluster, &name)?;
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(std::thread::available_parallelism().map_or(1, usize::from).min(MAX_IO_THREADS))
-            .thread_name("io")
-            .enable_all()
-            .build()
-            .map_err(|error| internal!("The threads of the server cannot be started: {error}"))?;
+        let chief = config.exit_with_chief.then(|| chief::of(&config.cluster)).transpose()?;
+        let session_timeout = config.session_timeout;
+        let runtime = runtime()?;
         let listening = {
             let _runtime = runtime.enter();
             network.listen(&identity.hosts, identity.port)
@@ -81,22 +79,30 @@ impl Server {
                 return Err(status);
             }
         };
-        let threads = (config.intra_op_threads, config.inter_op_threads);
-        let (own, handle) = ((identity.job.as_str(), identity.task), runtime.handle().clone());
-        let collective = (leader, config.recv_buf_max_chunk);
-        let task =
-            Arc::new(Task::new(own, &config.cluster, threads, registry, config.random, collective, (network, handle)));
+        let own = (identity.job.as_str(), identity.task);
+        let (task, services) = services(config, own, identity.leader, registry, network, &runtime);
         tracing::info!(task = task.name, port, "listening");
-        let streams = task.clone();
-        let services = Arc::new(Services { master: Master::new(task.clone()), worker: Worker::new(task) });
-        if let Some(limit) = config.session_timeout {
+        if let Some(limit) = session_timeout {
             let services = services.clone();
             runtime.spawn(async move { services.master.end_idle_sessions(limit).await });
+        }
+        match chief {
+            Some(chief) if chief == task.name => {
+                tracing::info!("this task is the chief itself, which does not end by itself");
+            }
+            Some(chief) => {
+                let (task, services) = (task.clone(), services.clone());
+                runtime.spawn(async move {
+                    let reason = chief::watch(&chief, &task.peers, &services).await;
+                    services.control.ask_for_end(EndRequest { reason, longest_grace: Some(chief::GRACE) });
+                });
+            }
+            None => {}
         }
         let (stop, stopped) = oneshot::channel::<()>();
         let incoming = {
             let _runtime = runtime.enter();
-            accept::split(streams, incoming)
+            accept::split(task, incoming)
         };
         let service = GrpcService::new(services.clone());
         let connections = runtime.spawn(async move {
@@ -117,6 +123,35 @@ impl Server {
     /// Where clients of this machine reach the server, such as `grpc://localhost:2222`.
     pub fn target(&self) -> &str {
         &self.target
+    }
+
+    /// Waits until `graphmill stop` or the end of the chief asks for the end of this server.
+    pub async fn end_requested(&self) -> EndRequest {
+        let mut requests = self.services.control.end_requests();
+        loop {
+            if let Some(request) = requests.borrow_and_update().clone() {
+                return request;
+            }
+            if requests.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Takes no new sessions (`UNAVAILABLE`) and steps (`ABORTED`) from now on, and waits until the steps that run have ended, but for
+    /// no longer than `grace`.
+    pub async fn drain(&self, grace: Duration) {
+        let Some(serving) = &self.running else { return };
+        let services = self.services.clone();
+        let drained = serving.runtime.spawn(async move {
+            let deadline = Instant::now() + grace;
+            let reason = shut_down();
+            for steps in services.master.drain(&reason).into_iter().chain(services.worker.drain(&reason)) {
+                steps.is_over_by(deadline).await;
+            }
+        });
+        // Fails only if the runtime has ended, and with it all steps.
+        let _ = drained.await;
     }
 
     /// Ends the server within `patience`: no more connections, running steps get `ABORTED`, their answers are still sent.
@@ -148,6 +183,37 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.end(DROP_PATIENCE);
     }
+}
+
+/// The threads that serve calls.
+///
+/// # Errors
+/// `INTERNAL` if they cannot be started.
+fn runtime() -> Result<Runtime> {
+    Builder::new_multi_thread()
+        .worker_threads(std::thread::available_parallelism().map_or(1, usize::from).min(MAX_IO_THREADS))
+        .thread_name("io")
+        .enable_all()
+        .build()
+        .map_err(|error| internal!("The threads of the server cannot be started: {error}"))
+}
+
+/// A task and its services.
+fn services(
+    config: ServerConfig,
+    own: (&str, u32),
+    leader: Leader,
+    registry: Registry,
+    network: Arc<dyn Network>,
+    runtime: &Runtime,
+) -> (Arc<Task>, Arc<Services>) {
+    let task = Arc::new(Task::new(own, &config, leader, registry, (network, runtime.handle().clone())));
+    let services = Services {
+        master: Master::new(task.clone(), SessionDefaults::new(config.session_config)),
+        worker: Worker::new(task.clone()),
+        control: Control::new(task.clone(), config.cluster.to_string(), config.grace, config.allow_remote_stop),
+    };
+    (task, Arc::new(services))
 }
 
 /// `ABORTED`, because that is what makes a client's monitored session try again.

@@ -4,7 +4,8 @@ use crate::collective::{CollectiveState, Leader};
 use crate::exchange::Exchanges;
 use crate::network::Network;
 use crate::peers::{Peers, task_name};
-use crate::{ClusterSpec, Random};
+use crate::waits::{Creations, Receives};
+use crate::{Random, ServerConfig};
 use graphmill_runtime::{Device, Executor, IntraOpPool, Registry};
 use graphmill_wire::tensorflow::{DeviceAttributes, DeviceLocality};
 use std::sync::Arc;
@@ -27,6 +28,10 @@ pub(crate) struct Task {
     pub peers: Arc<Peers>,
     /// What the parts of steps exchange here.
     pub exchanges: Exchanges,
+    /// What steps wait for from other tasks.
+    pub receives: Arc<Receives>,
+    /// Sessions that are being made.
+    pub creations: Creations,
     /// What the task knows of collective operations.
     pub collectives: Arc<CollectiveState>,
     /// Where calls to other tasks wait for their answers.
@@ -34,18 +39,18 @@ pub(crate) struct Task {
 }
 
 impl Task {
+    /// The task of this job and index, with the settings of its server that concern it.
     pub fn new(
         (job, index): (&str, u32),
-        cluster: &ClusterSpec,
-        (intra_op_threads, inter_op_threads): (usize, usize),
+        config: &ServerConfig,
+        leader: Leader,
         registry: Registry,
-        random: Random,
-        (leader, chunk): (Leader, i64),
         (network, runtime): (Arc<dyn Network>, Handle),
     ) -> Task {
+        let (intra_op_threads, inter_op_threads) = config.threads();
         let name = task_name(job, index);
-        let random = Arc::new(random);
-        let peers = Arc::new(Peers::new(&name, cluster, &network));
+        let random = config.random.clone();
+        let peers = Arc::new(Peers::new(&name, &config.cluster, &network));
         let pool = IntraOpPool::new(intra_op_threads);
         let device = Arc::new(Device::cpu(&name, job, 0, random.next_non_zero(), pool));
         Task {
@@ -53,11 +58,18 @@ impl Task {
             device,
             registry: Arc::new(registry),
             executor: Executor::new(inter_op_threads),
-            collectives: Arc::new(CollectiveState::new(leader, chunk, random.clone(), runtime.clone())),
+            collectives: Arc::new(CollectiveState::new(
+                leader,
+                config.recv_buf_max_chunk,
+                random.clone(),
+                runtime.clone(),
+            )),
             random,
             network,
             peers,
             exchanges: Exchanges::default(),
+            receives: Arc::default(),
+            creations: Creations::default(),
             runtime,
         }
     }

@@ -139,6 +139,12 @@ impl Queue {
         self.state.lock().closed
     }
 
+    /// How many enqueues and dequeues wait.
+    pub fn waiting(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.enqueues.len(), state.dequeues.len())
+    }
+
     /// Puts an element in, when there is room. `done` gets an empty tuple.
     pub fn enqueue(self: &Arc<Self>, step: &Arc<Step>, element: Tuple, done: QueueDone) {
         match self.spec.check(&element, None) {
@@ -442,6 +448,7 @@ mod tests {
         queue.dequeue_many(&step, 3, false, first);
         let (second, second_outcome) = outcome();
         queue.dequeue(&step, second);
+        assert_eq!(queue.waiting(), (0, 2));
         for value in 0..4 {
             let (done, enqueued) = outcome();
             queue.enqueue(&step, number(value), done);

@@ -99,6 +99,16 @@ impl LocalRendezvous {
         state.entries.is_empty() && state.aborted.is_none()
     }
 
+    /// How many values wait to be taken.
+    pub fn held(&self) -> usize {
+        let state = self.0.lock();
+        let values = state.entries.values().map(|entry| match entry {
+            Entry::Values(values) => values.len(),
+            Entry::Waiters(_) => 0,
+        });
+        values.sum()
+    }
+
     /// The keys that somebody waits for, for those who want to know why a step does not end.
     pub fn awaited(&self) -> Vec<Arc<str>> {
         let state = self.0.lock();
@@ -186,6 +196,7 @@ mod tests {
         let key: Arc<str> = Arc::from("a");
         rendezvous.send(&key, tensor(1.0)).unwrap();
         rendezvous.send(&key, None).unwrap();
+        assert_eq!(rendezvous.held(), 2);
         assert_eq!(number(receive(&rendezvous, "a").1.recv().unwrap().unwrap()), Some(1.0));
         assert_eq!(number(receive(&rendezvous, "a").1.recv().unwrap().unwrap()), None);
         let (id, waits) = receive(&rendezvous, "a");

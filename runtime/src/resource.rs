@@ -152,6 +152,32 @@ impl ResourceManager {
         drop(removed);
     }
 
+    /// How many resources of each type each container holds: container, name of the type, number.
+    pub fn census(&self) -> Vec<(String, &'static str, usize)> {
+        let containers = self.containers.read();
+        let kinds = containers.iter().flat_map(|(name, container)| container.0.iter().map(move |kind| (name, kind)));
+        let counted = kinds.map(|(name, kind)| (name.clone(), kind.type_name, kind.entries.len()));
+        let mut census: Vec<_> = counted.filter(|(_, _, number)| *number > 0).collect();
+        census.sort_unstable();
+        census
+    }
+
+    /// All resources of one type, with their containers and names.
+    pub fn all<R: Resource>(&self) -> Vec<(String, String, Arc<R>)> {
+        let containers = self.containers.read();
+        let mut found = Vec::new();
+        for (container, held) in containers.iter() {
+            let kinds = held.0.iter().filter(|kind| kind.id == TypeId::of::<R>());
+            for (name, entry) in kinds.flat_map(|kind| &kind.entries) {
+                if let Ok(resource) = entry.clone().downcast() {
+                    found.push((container.clone(), name.clone(), resource));
+                }
+            }
+        }
+        found.sort_unstable_by(|(a, x, _), (b, y, _)| (a, x).cmp(&(b, y)));
+        found
+    }
+
     /// Number of resources in all containers.
     pub fn len(&self) -> usize {
         self.containers.read().values().map(Container::len).sum()

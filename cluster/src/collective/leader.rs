@@ -25,7 +25,9 @@ impl Leader {
         if let Some(told) = told {
             let task = full_name(told).filter(|task| task == own || is_in(cluster, task));
             let task = task.ok_or_else(|| {
-                invalid_argument!("\"{told}\" is not a task of the cluster, such as /job:worker/task:0")
+                invalid_argument!(
+                    "The collective leader \"{told}\" is not a task of the cluster, such as /job:worker/task:0"
+                )
             })?;
             return Ok(Leader { task, is_fixed: true });
         }

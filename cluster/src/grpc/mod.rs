@@ -17,6 +17,7 @@ pub use service::GrpcService;
 use bytes::Bytes;
 use graphmill_tensor::{Result, internal};
 use prost::Message;
+use std::net::SocketAddr;
 use tokio::time::Instant;
 
 /// The header by which a task of graphmill tells others that it serves streams of tensors.
@@ -29,6 +30,15 @@ pub trait Handler: Send + Sync + 'static {
 
     /// The method at a path such as `/tensorflow.MasterService/RunStep`; `None` is answered with UNIMPLEMENTED.
     fn method(&self, path: &str) -> Option<Self::Method>;
+
+    /// Whether a peer may call a method; its address is absent if it is not known.
+    ///
+    /// # Errors
+    /// The status of a call that is refused.
+    fn permit(&self, method: Self::Method, peer: Option<SocketAddr>) -> Result<()> {
+        let _ = (method, peer);
+        Ok(())
+    }
 
     /// Answers one call. The future is dropped when the caller goes away; it has to observe `deadline` itself.
     fn call(

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::time::Instant;
 use tonic::body::Body;
+use tonic::transport::server::TcpConnectInfo;
 use tower_service::Service;
 
 /// Serves a [`Handler`] over HTTP/2.
@@ -60,6 +61,8 @@ async fn respond<H: Handler>(handler: &H, request: Request<Body>) -> Response<Bo
 async fn answer<H: Handler>(handler: &H, head: http::request::Parts, mut body: Body) -> Result<Frames> {
     let path = head.uri.path();
     let method = handler.method(path).ok_or_else(|| unimplemented_op!("Method {path} is not implemented"))?;
+    let peer = head.extensions.get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr);
+    handler.permit(method, peer)?;
     // A time that cannot be added is so far away that there is no deadline.
     let deadline = deadline::timeout(&head.headers).and_then(|timeout| Instant::now().checked_add(timeout));
     let message = read_message(&mut body, Encoding::of(&head.headers)?).await?;

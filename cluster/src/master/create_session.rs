@@ -27,7 +27,7 @@ impl Master {
     pub(super) async fn create_session(&self, message: Bytes, deadline: Option<Instant>) -> Result<Frames> {
         let size = message.len() >> 10;
         let request: CreateSessionRequest = decode(message)?;
-        let config = request.config.unwrap_or_default();
+        let config = self.defaults.merged_into(request.config.unwrap_or_default())?;
         let mut options = session_options(&config)?;
         let filters = device_filters(&config)?;
         let own = milliseconds(config.operation_timeout_in_ms).and_then(|limit| Instant::now().checked_add(limit));
@@ -48,7 +48,11 @@ impl Master {
         };
         let device = view.device;
         let own_devices = self.own_devices(&device);
-        let workers = Workers::find(&self.task, view.peers, own_devices, &filters, limit).await?;
+        let workers = tokio::select! {
+            biased;
+            status = self.closed() => return Err(status),
+            workers = Workers::find(&self.task, view.peers, own_devices, &filters, limit) => workers?,
+        };
         let registry = self.task.registry.clone();
         let session = heavy::run(size, move || {
             let mut graph = Graph::from_def_with(request.graph_def.unwrap_or_default(), ImportOptions::default())?;

@@ -15,12 +15,14 @@ mod reset;
 mod restarts;
 mod run_step;
 mod session;
+mod status;
 mod step_reply;
 mod workers;
 
+use crate::defaults::SessionDefaults;
 use crate::grpc::Frames;
 use crate::request_ids::RequestIds;
-use crate::running;
+use crate::running::{self, RunningSteps};
 use crate::task::Task;
 use bytes::Bytes;
 use graphmill_tensor::{Result, Status, aborted, unavailable};
@@ -29,6 +31,7 @@ use parking_lot::{Mutex, RwLock};
 use session::Session;
 use std::collections::HashMap;
 use std::sync::Arc;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// Requests of all kinds that are remembered, so that none is served twice.
@@ -37,7 +40,11 @@ const REMEMBERED_REQUESTS: usize = 10_000;
 /// Answers the calls of clients.
 pub(crate) struct Master {
     task: Arc<Task>,
+    /// What every session's settings are merged with.
+    defaults: SessionDefaults,
     sessions: RwLock<Sessions>,
+    /// Told when no sessions are opened any more.
+    closing: Notify,
     request_ids: Mutex<RequestIds>,
 }
 
@@ -67,8 +74,9 @@ impl std::fmt::Display for Handle {
 }
 
 impl Master {
-    pub fn new(task: Arc<Task>) -> Master {
-        Master { task, sessions: RwLock::default(), request_ids: Mutex::new(RequestIds::new(REMEMBERED_REQUESTS)) }
+    pub fn new(task: Arc<Task>, defaults: SessionDefaults) -> Master {
+        let request_ids = Mutex::new(RequestIds::new(REMEMBERED_REQUESTS));
+        Master { task, defaults, sessions: RwLock::default(), closing: Notify::new(), request_ids }
     }
 
     /// Answers one call.
@@ -111,10 +119,37 @@ impl Master {
     fn add(&self, handle: Handle, session: Session) -> Result<()> {
         let mut sessions = self.sessions.write();
         if sessions.ended {
-            return Err(unavailable!("The server shuts down"));
+            return Err(shuts_down());
         }
         sessions.by_handle.insert(handle, Arc::new(session));
         Ok(())
+    }
+
+    /// Whether the server ends and opens no session any more.
+    pub fn ends(&self) -> bool {
+        self.sessions.read().ended
+    }
+
+    /// Waits until no session is opened any more; yields what then is the answer.
+    async fn closed(&self) -> Status {
+        let closing = self.closing.notified();
+        tokio::pin!(closing);
+        // Before the look at the sessions, so that nothing between the two is missed.
+        closing.as_mut().enable();
+        if !self.ends() {
+            closing.await;
+        }
+        shuts_down()
+    }
+
+    /// Opens no more sessions, and no more steps in those that there are, where they get `reason`. Yields the steps that go on.
+    pub fn drain(&self, reason: &Status) -> Vec<Arc<RunningSteps>> {
+        let mut sessions = self.sessions.write();
+        sessions.ended = true;
+        let running: Vec<_> = sessions.by_handle.values().map(|session| session.running.clone()).collect();
+        running.iter().for_each(|steps| steps.refuse(reason.clone()));
+        self.closing.notify_waiters();
+        running
     }
 
     /// Ends all sessions: running steps get `reason`. With `for_good` no new ones are opened.
@@ -133,6 +168,10 @@ impl Master {
             session.end_remote().await;
         }
     }
+}
+
+fn shuts_down() -> Status {
+    unavailable!("The server shuts down")
 }
 
 #[cfg(test)]

@@ -53,6 +53,7 @@ pub(super) struct Session {
     pub partial_runs: PartialRuns,
     pub running: Arc<RunningSteps>,
     graph: Mutex<Versioned>,
+    created: Instant,
     last_used: Mutex<Instant>,
 }
 
@@ -75,6 +76,7 @@ impl Session {
             partial_runs: PartialRuns::default(),
             running: Arc::default(),
             graph: Mutex::new(Versioned { graph: Arc::new(graph), version: 0 }),
+            created: Instant::now(),
             last_used: Mutex::new(Instant::now()),
         }
     }
@@ -90,6 +92,11 @@ impl Session {
     /// Notes that a client uses the session.
     pub fn touch(&self) {
         *self.last_used.lock() = Instant::now();
+    }
+
+    /// How long the session has existed.
+    pub fn age(&self) -> Duration {
+        self.created.elapsed()
     }
 
     /// How long no client has begun anything in the session.

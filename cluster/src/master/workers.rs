@@ -56,6 +56,7 @@ impl Workers {
         let renamed = peers.own() != task.name;
         let wanted = |name: &str| is_wanted(name, filters);
         let asked: Vec<Arc<Channel>> = peers.others().filter(|channel| wanted(channel.task())).cloned().collect();
+        let waiting = task.creations.begin(asked.clone());
         let mut answers = JoinSet::new();
         for (number, channel) in asked.iter().cloned().enumerate() {
             answers.spawn(async move { (number, status_of(&channel, renamed).await) });
@@ -68,6 +69,7 @@ impl Workers {
                     let task = asked.get(number).map(|channel| channel.task()).unwrap_or_default();
                     tracing::info!("CreateSession failed because worker {task} returned error: {error}");
                 })?;
+                waiting.answered(number);
                 if let Some(place) = devices.get_mut(number) {
                     *place = Some(answer);
                 }

@@ -8,10 +8,11 @@ mod recv_tensor;
 mod register_graph;
 mod run_graph;
 mod session;
+mod status;
 
 use crate::grpc::{Frames, decode};
 use crate::request_ids::RequestIds;
-use crate::running;
+use crate::running::{self, RunningSteps};
 use crate::task::Task;
 use bytes::Bytes;
 use graphmill_tensor::{Result, Status, aborted, payload, unimplemented_op};
@@ -106,6 +107,15 @@ impl Worker {
         for session in &ended {
             session.running.wait(deadline).await;
         }
+    }
+
+    /// Begins no more steps, which get `reason`. Yields those that go on.
+    pub fn drain(&self, reason: &Status) -> Vec<Arc<RunningSteps>> {
+        let sessions = self.sessions.read();
+        let all = sessions.values().chain([&self.default_session]);
+        let running: Vec<_> = all.map(|session| session.running.clone()).collect();
+        running.iter().for_each(|steps| steps.refuse(reason.clone()));
+        running
     }
 
     /// Ends all sessions, because the server ends.

@@ -9,6 +9,7 @@ use graphmill_tensor::{Result, aborted};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The part of a master's session that is here: graphs, kernels, steps.
 pub(super) struct WorkerSession {
@@ -20,6 +21,7 @@ pub(super) struct WorkerSession {
     pub running: Arc<RunningSteps>,
     /// The master's task and the number that changes when it restarts.
     pub master: (String, i64),
+    created: Instant,
     graphs: Mutex<Graphs>,
 }
 
@@ -45,6 +47,7 @@ impl WorkerSession {
             kernels: KernelCache::new(),
             running: Arc::default(),
             master,
+            created: Instant::now(),
             graphs: Mutex::default(),
         }
     }
@@ -52,6 +55,16 @@ impl WorkerSession {
     /// A session with the task's own device and cluster.
     pub fn of_task(task: &Task) -> WorkerSession {
         WorkerSession::new(task.device.clone(), task.peers.clone(), (String::new(), 0))
+    }
+
+    /// How long the session has existed.
+    pub fn age(&self) -> Duration {
+        self.created.elapsed()
+    }
+
+    /// How many graphs are registered.
+    pub fn graphs(&self) -> usize {
+        self.graphs.lock().by_handle.len()
     }
 
     /// Files a graph. Handles count from 1, in hexadecimal digits.

@@ -38,7 +38,7 @@ impl TestServer {
             job: Some("worker".to_owned()),
             inter_op_threads: 2,
             intra_op_threads: 1,
-            random: Random::seeded(7),
+            random: Random::seeded(7).into(),
             ..Default::default()
         };
         let (registry, observed) = kernels::registry();

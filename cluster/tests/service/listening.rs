@@ -13,7 +13,7 @@ fn config(host: Option<&str>, port: u16) -> ServerConfig {
         port: Some(port),
         inter_op_threads: 1,
         intra_op_threads: 1,
-        random: Random::seeded(1),
+        random: Random::seeded(1).into(),
         ..Default::default()
     }
 }

@@ -51,7 +51,7 @@ impl Cluster {
             cluster: CLUSTER.parse().unwrap(),
             inter_op_threads: 1,
             intra_op_threads: 1,
-            random: Random::seeded(self.seed.wrapping_mul(100).wrapping_add(number)),
+            random: Random::seeded(self.seed.wrapping_mul(100).wrapping_add(number)).into(),
             ..Default::default()
         };
         let server = Server::bind_on(self.fabric.host(host), config, registry()).unwrap();
