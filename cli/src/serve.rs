@@ -2,7 +2,7 @@
 
 use crate::{log, registry};
 use anyhow::{Context, Result, anyhow};
-use graphmill_cluster::{ClusterSpec, Random, Server, ServerConfig};
+use graphmill_cluster::{ClusterSpec, MAX_CPU_DEVICES, Random, Server, ServerConfig};
 use graphmill_tensor::{Code, Status};
 use std::io::Write;
 use std::time::Duration;
@@ -46,6 +46,9 @@ pub struct Args {
     /// Longest piece in which collective ops send buffers to TensorFlow tasks; -1 for no limit
     #[arg(long, default_value_t = 4096, value_name = "BYTES", allow_negative_numbers = true)]
     recv_buf_max_chunk: i64,
+    /// How many devices of a type this task has; CPU is the only type
+    #[arg(long, default_value = "CPU=1", value_name = "TYPE=COUNT", value_parser = device_count)]
+    device_count: usize,
     /// Threads that share a loop within an op; 0 for one each core
     #[arg(long, default_value_t = 0)]
     intra_op_threads: usize,
@@ -74,6 +77,15 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A number of CPU devices, such as CPU=2.
+fn device_count(text: &str) -> Result<usize, String> {
+    let count = text.strip_prefix("CPU=").and_then(|count| count.parse().ok());
+    match count {
+        Some(count) if (1..=MAX_CPU_DEVICES).contains(&count) => Ok(count),
+        _ => Err(format!("expected CPU=COUNT, with a count from 1 to {MAX_CPU_DEVICES}")),
+    }
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -86,6 +98,7 @@ pub fn run(args: Args) -> Result<()> {
         job: args.job,
         task: args.task,
         cluster: args.cluster.unwrap_or_default(),
+        cpu_devices: args.device_count,
         intra_op_threads: args.intra_op_threads,
         inter_op_threads: args.inter_op_threads,
         session_timeout: (args.session_timeout > 0.0).then(|| Duration::from_secs_f64(args.session_timeout)),

@@ -9,6 +9,9 @@ use std::time::Duration;
 /// The port of a server that was told none.
 const DEFAULT_PORT: u16 = 2222;
 
+/// Most CPU devices of one task.
+pub const MAX_CPU_DEVICES: usize = 1024;
+
 /// Settings of a server. The default is a cluster of one task, `/job:localhost/task:0`, reachable from this machine only.
 #[derive(Default)]
 pub struct ServerConfig {
@@ -23,6 +26,8 @@ pub struct ServerConfig {
     pub task: u32,
     /// The cluster; empty for a cluster of this task alone.
     pub cluster: ClusterSpec,
+    /// How many CPU devices the task has, at most [`MAX_CPU_DEVICES`]; 0 for one.
+    pub cpu_devices: usize,
     /// Threads that work on a loop within a kernel; 0 for as many as the machine has.
     pub intra_op_threads: usize,
     /// Threads that run kernels; 0 for as many as the machine has.

@@ -69,12 +69,13 @@ impl Server {
             .enable_all()
             .build()
             .map_err(|error| internal!("The threads of the server cannot be started: {error}"))?;
+        let cpus = config.cpu_devices.max(1);
         let threads = (config.intra_op_threads, config.inter_op_threads);
         let (own, handle) = ((identity.job.as_str(), identity.task), runtime.handle().clone());
         let name = task_name(own.0, own.1);
         let leader = Leader::new(config.collective_leader.as_deref(), &config.cluster, &name)?;
         let collective = (leader, config.recv_buf_max_chunk);
-        let task = Arc::new(Task::new(own, &config.cluster, threads, registry, config.random, collective, handle));
+        let task = Arc::new(Task::new(own, &config.cluster, threads, (registry, cpus), config.random, collective, handle));
         tracing::info!(task = task.name, port, "listening");
         let streams = task.clone();
         let services = Arc::new(Services { master: Master::new(task.clone()), worker: Worker::new(task) });

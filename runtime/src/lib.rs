@@ -30,7 +30,7 @@ pub use cancellation::{CallbackId, CancellationManager};
 pub use collective::{
     CollectiveInstance, CollectiveKind, CollectiveMember, CollectivePart, Collectives, Fetched, Joined, Taken,
 };
-pub use device::Device;
+pub use device::{Device, Devices, local_name};
 pub use executor::{Executor, KernelCache, PartialRun, Port, Program};
 pub use function::{Call, Function, FunctionHandle, FunctionRuntime, outputs};
 pub use graphmill_graph::{DeviceSpec, hash64, hash64_combine, is_job_name};

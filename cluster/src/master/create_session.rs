@@ -6,14 +6,13 @@ use super::{Handle, Master, placement, run_step};
 use crate::collective::Leader;
 use crate::grpc::{Frames, decode};
 use crate::peers::{Peers, task_name};
+use crate::task::attributes_of;
 use crate::{ClusterSpec, DeviceSpec, heavy};
 use bytes::Bytes;
 use graphmill_graph::{Graph, ImportOptions};
-use graphmill_runtime::Device;
+use graphmill_runtime::Devices;
 use graphmill_tensor::{Result, invalid_argument};
-use graphmill_wire::tensorflow::{
-    ConfigProto, CreateSessionRequest, CreateSessionResponse, DeviceAttributes, ServerDef,
-};
+use graphmill_wire::tensorflow::{ConfigProto, CreateSessionRequest, CreateSessionResponse, ServerDef};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -46,14 +45,14 @@ impl Master {
             share_devices: config.share_cluster_devices_in_session
                 || config.experimental.as_ref().is_some_and(|more| more.share_cluster_devices_in_session),
         };
-        let device = view.device;
-        let own_devices = self.own_devices(&device);
+        let devices = view.devices;
+        let own_devices = devices.iter().map(|device| attributes_of(device)).collect();
         let workers = Workers::find(&self.task, view.peers, own_devices, &filters, limit).await?;
         let registry = self.task.registry.clone();
         let session = heavy::run(size, move || {
             let mut graph = Graph::from_def_with(request.graph_def.unwrap_or_default(), ImportOptions::default())?;
             placement::place_graph(&mut graph, &workers, &registry, &options)?;
-            Ok(Session::new(options, device, workers, graph))
+            Ok(Session::new(options, devices, workers, graph))
         })
         .await?;
         let handle = Handle(self.task.random.next());
@@ -70,11 +69,11 @@ impl Master {
     fn view(&self, config: &ConfigProto, target: &str) -> Result<View> {
         let task = &self.task;
         let Some(cluster) = config.cluster_def.as_ref().filter(|cluster| !cluster.job.is_empty()) else {
-            let device = match config.isolate_session_state {
-                true => Arc::new(task.device.isolated()),
-                false => task.device.clone(),
+            let devices = match config.isolate_session_state {
+                true => task.devices.isolated(),
+                false => task.devices.clone(),
             };
-            return Ok(View { peers: task.peers.clone(), device, isolate: config.isolate_session_state, server: None });
+            return Ok(View { peers: task.peers.clone(), devices, isolate: config.isolate_session_state, server: None });
         };
         let spec = ClusterSpec::from_proto(cluster)?;
         let (job, index) = own_place(&spec, target)?;
@@ -89,26 +88,17 @@ impl Master {
             config.experimental.as_ref().is_some_and(|more| more.share_session_state_in_clusterspec_propagation);
         Ok(View {
             peers: Arc::new(Peers::new(&own, &spec)),
-            device: Arc::new(task.device.renamed(&own, &job, !shared)),
+            devices: task.devices.renamed(&own, &job, !shared),
             isolate: !shared,
             server: Some(ServerDef { cluster: Some(cluster.clone()), ..Default::default() }),
         })
-    }
-
-    /// The own devices under the name that the session has for them.
-    fn own_devices(&self, device: &Device) -> Vec<DeviceAttributes> {
-        let mut devices = self.task.device_attributes();
-        for attributes in &mut devices {
-            attributes.name = device.name().to_owned();
-        }
-        devices
     }
 }
 
 /// The cluster and the own task as one session sees them.
 struct View {
     peers: Arc<Peers>,
-    device: Arc<Device>,
+    devices: Devices,
     isolate: bool,
     server: Option<ServerDef>,
 }

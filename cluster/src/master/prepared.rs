@@ -192,8 +192,8 @@ impl Session {
             let (mut own, others, key) = session.cut(&on, &graph, &signature)?;
             let collective_graph_key = if wanted_key == 0 { key } else { wanted_key };
             read_references_late(&mut own);
-            let (registry, device, executor) = (on.registry.clone(), session.device.clone(), on.executor.clone());
-            let functions = FunctionRuntime::new(&own, registry, device, executor);
+            let (registry, devices, executor) = (on.registry.clone(), session.devices.clone(), on.executor.clone());
+            let functions = FunctionRuntime::new(&own, registry, devices, executor);
             let program = Program::build_with(&own, &functions, &session.kernels)?;
             Ok((Prepared { program: Arc::new(program), graph: own, remote: Vec::new(), collective_graph_key }, others))
         })
@@ -209,7 +209,8 @@ impl Session {
 
     /// What a signature needs of a graph: the part of the own task, those of others, and the collective graph key.
     fn cut(&self, task: &Task, graph: &Graph, signature: &Signature) -> Result<(Graph, Vec<Partition>, i64)> {
-        let client = ClientDevice { name: self.device.name().to_owned(), incarnation: self.device.incarnation() };
+        let first = self.devices.first();
+        let client = ClientDevice { name: first.name().to_owned(), incarnation: first.incarnation() };
         let mut graph = lower(prune(graph, signature, &client)?)?;
         // Bodies of functions come with wishes of their own.
         placement::place_graph(&mut graph, &self.workers, &task.registry, &self.options)?;

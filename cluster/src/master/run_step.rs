@@ -8,7 +8,7 @@ use super::{Master, remote_parts, step_reply};
 use crate::aggregate::from_task;
 use crate::exchange::{step_alone, step_with_exchange};
 use crate::grpc::{Frames, decode};
-use crate::step_stats;
+use crate::records::{partition_graphs, step_stats};
 use bytes::Bytes;
 use graphmill_runtime::Step;
 use graphmill_tensor::{Result, Status, Tensor, cancelled, deadline_exceeded, internal, invalid_argument};
@@ -246,10 +246,10 @@ pub(super) fn metadata(
     let mut metadata = RunMetadata::default();
     if let Some(options) = options {
         if let (true, Some(trace)) = (is_traced(Some(options)), step.trace()) {
-            metadata.step_stats = Some(step_stats::step_stats(trace, &run.graph, run.program.device().name()));
+            metadata.step_stats = Some(step_stats(trace, &run.graph));
         }
         if options.output_partition_graphs {
-            metadata.partition_graphs.push(run.graph.to_def());
+            metadata.partition_graphs.extend(partition_graphs(&run.graph, run.program.devices()));
         }
     }
     for response in remote {

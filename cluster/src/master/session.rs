@@ -6,7 +6,7 @@ use super::prepared::PreparedRuns;
 use super::workers::{RemoteSessions, Workers};
 use crate::running::RunningSteps;
 use graphmill_graph::Graph;
-use graphmill_runtime::{Device, KernelCache};
+use graphmill_runtime::{Devices, KernelCache};
 use graphmill_tensor::{Result, aborted};
 use graphmill_wire::tensorflow::ConfigProto;
 use parking_lot::Mutex;
@@ -41,7 +41,7 @@ pub(super) struct SessionOptions {
 pub(super) struct Session {
     pub options: SessionOptions,
     /// Where the steps run; of the session alone if it is isolated.
-    pub device: Arc<Device>,
+    pub devices: Devices,
     pub workers: Workers,
     /// The parts of the session on other tasks.
     pub remote: Mutex<Option<RemoteSessions>>,
@@ -62,10 +62,10 @@ struct Versioned {
 }
 
 impl Session {
-    pub fn new(options: SessionOptions, device: Arc<Device>, workers: Workers, graph: Graph) -> Session {
+    pub fn new(options: SessionOptions, devices: Devices, workers: Workers, graph: Graph) -> Session {
         Session {
             options,
-            device,
+            devices,
             workers,
             remote: Mutex::default(),
             next_name: AtomicU64::new(0),

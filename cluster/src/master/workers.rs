@@ -215,7 +215,7 @@ impl RemoteSessions {
         let channels: Vec<_> = workers.remote.iter().map(|worker| worker.channel.clone()).collect();
         // Made before it is complete: it ends what there is if something goes wrong.
         let sessions = RemoteSessions { handle, channels, runtime: task.runtime.clone() };
-        let master_incarnation = task.device.incarnation().cast_signed();
+        let master_incarnation = task.devices.first().incarnation().cast_signed();
         let devices: Vec<DeviceAttributes> =
             if terms.share_devices { workers.devices().cloned().collect() } else { Vec::new() };
         let mut calls = JoinSet::new();

@@ -31,13 +31,13 @@ impl Worker {
         let server = request.server_def.unwrap_or_default();
         let peers = self.peers_of(&server)?;
         let renamed = peers.own() != self.task.name;
-        let device = match (renamed, request.isolate_session_state) {
-            (false, false) => self.task.device.clone(),
-            (false, true) => Arc::new(self.task.device.isolated()),
-            (true, isolated) => Arc::new(self.task.device.renamed(peers.own(), &server.job_name, isolated)),
+        let devices = match (renamed, request.isolate_session_state) {
+            (false, false) => self.task.devices.clone(),
+            (false, true) => self.task.devices.isolated(),
+            (true, isolated) => self.task.devices.renamed(peers.own(), &server.job_name, isolated),
         };
         let mut sessions = self.sessions.write();
-        sessions.entry(handle).or_insert_with(|| Arc::new(WorkerSession::new(device, peers, master)));
+        sessions.entry(handle).or_insert_with(|| Arc::new(WorkerSession::new(devices, peers, master)));
         Frames::message(&CreateWorkerSessionResponse {})
     }
 

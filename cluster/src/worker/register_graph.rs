@@ -29,10 +29,10 @@ impl Worker {
             let graph_def = request.graph_def.unwrap_or_default();
             let options = ImportOptions { allow_internal_names: true, expect_device: true };
             let mut graph = Graph::from_def_with(graph_def, options)?;
-            graphmill_graph::check_partition_devices(&graph, &|device| device == session.device.name())?;
+            graphmill_graph::check_partition_devices(&graph, &|device| session.devices.find(device).is_some())?;
             read_references_late(&mut graph);
-            let (registry, device, executor) = (task.registry.clone(), session.device.clone(), task.executor.clone());
-            let functions = FunctionRuntime::new(&graph, registry, device, executor);
+            let (registry, devices, executor) = (task.registry.clone(), session.devices.clone(), task.executor.clone());
+            let functions = FunctionRuntime::new(&graph, registry, devices, executor);
             let program = Arc::new(Program::build_with(&graph, &functions, &session.kernels)?);
             let config = request.config_proto.unwrap_or_default();
             let leader = (request.collective_graph_key != 0).then(|| task.collectives.leader.of(&config));

@@ -5,7 +5,7 @@ use super::session::{RegisteredGraph, WorkerSession};
 use crate::encoded::EncodedNamed;
 use crate::exchange::step_with_exchange;
 use crate::grpc::{Frames, FramesBuilder, decode};
-use crate::step_stats;
+use crate::records::{partition_graphs, step_stats};
 use bytes::Bytes;
 use graphmill_runtime::{PartialRun, Port, Rendezvous, Step};
 use graphmill_tensor::{Result, Status, Tensor, cancelled, internal, invalid_argument};
@@ -69,7 +69,7 @@ impl Worker {
     fn feeds(&self, session: &WorkerSession, sent: &[NamedTensorProto]) -> Result<Vec<(Arc<str>, Tensor)>> {
         let decoded = sent.iter().map(|NamedTensorProto { name, tensor }| {
             let device = name.split(';').next().unwrap_or_default();
-            if device != session.device.name() {
+            if session.devices.find(device).is_none() {
                 return Err(invalid_argument!("Invalid rendezvous key (src): {name} @ {}", session.peers.own()));
             }
             match tensor.as_ref().map(Tensor::from_proto) {
@@ -233,12 +233,11 @@ fn success(request: &RunGraphRequest, tensors: Vec<Option<Tensor>>, part: &Part)
 /// What the master wants to know about the run.
 fn records(options: &ExecutorOpts, part: &Part) -> RunGraphResponse {
     let mut records = RunGraphResponse::default();
-    let program = &part.graph.program;
     if let (true, Some(trace)) = (options.record_timeline, part.step.trace()) {
-        records.step_stats = Some(step_stats::step_stats(trace, &part.graph.graph, program.device().name()));
+        records.step_stats = Some(step_stats(trace, &part.graph.graph));
     }
     if options.record_partition_graphs {
-        records.partition_graph.push(part.graph.graph.to_def());
+        records.partition_graph = partition_graphs(&part.graph.graph, part.graph.program.devices());
     }
     records
 }

@@ -4,7 +4,7 @@ use crate::peers::Peers;
 use crate::running::RunningSteps;
 use crate::task::Task;
 use graphmill_graph::Graph;
-use graphmill_runtime::{Device, KernelCache, Program};
+use graphmill_runtime::{Devices, KernelCache, Program};
 use graphmill_tensor::{Result, aborted};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 /// The part of a master's session that is here: graphs, kernels, steps.
 pub(super) struct WorkerSession {
-    /// Where graphs run; of the session alone if it is isolated.
-    pub device: Arc<Device>,
+    /// Where graphs run; of the session alone if they are isolated.
+    pub devices: Devices,
     /// The tasks as this session's cluster calls them.
     pub peers: Arc<Peers>,
     pub kernels: KernelCache,
@@ -38,9 +38,9 @@ pub(super) struct RegisteredGraph {
 }
 
 impl WorkerSession {
-    pub fn new(device: Arc<Device>, peers: Arc<Peers>, master: (String, i64)) -> WorkerSession {
+    pub fn new(devices: Devices, peers: Arc<Peers>, master: (String, i64)) -> WorkerSession {
         WorkerSession {
-            device,
+            devices,
             peers,
             kernels: KernelCache::new(),
             running: Arc::default(),
@@ -49,9 +49,9 @@ impl WorkerSession {
         }
     }
 
-    /// A session with the task's own device and cluster.
+    /// A session with the task's own devices and cluster.
     pub fn of_task(task: &Task) -> WorkerSession {
-        WorkerSession::new(task.device.clone(), task.peers.clone(), (String::new(), 0))
+        WorkerSession::new(task.devices.clone(), task.peers.clone(), (String::new(), 0))
     }
 
     /// Files a graph. Handles count from 1, in hexadecimal digits.

@@ -305,7 +305,7 @@ impl Run {
             return internal!("Retval[{index}] does not have value");
         }
         let name = &self.program.fetches()[index].name;
-        let device = &self.program.device;
+        let device = self.program.devices().first();
         internal!(
             "Failed to fetch outputs for step {}. (Original error message: The tensor returned for \
              {device};{:016x};{device};{name};0:0 was not valid.)",
@@ -344,7 +344,7 @@ impl Run {
         };
         let (frame, iteration) = state.frame_and_iteration(task);
         let (run, dtype, info) = (self.clone(), exchange.dtype, node.info.clone());
-        let traced = self.step.trace().map(|trace| (trace.clone(), Instant::now()));
+        let traced = self.step.trace().map(|trace| (trace.clone(), node.device.clone(), Instant::now()));
         state.in_flight += 1;
         let receiver = move |outcome: Result<Parcel>| {
             let outcome: Result<Outputs> = outcome.and_then(|value| match value {
@@ -354,8 +354,8 @@ impl Run {
                     Err(internal!("received a tensor of type {} where {dtype} was expected", tensor.dtype()))
                 }
             });
-            if let (Some((trace, started)), Ok(outputs)) = (traced, &outcome) {
-                trace.record(&info, started, outputs);
+            if let (Some((trace, device, started)), Ok(outputs)) = (traced, &outcome) {
+                trace.record((&info, &device), started, outputs);
             }
             run.complete(task, outcome);
         };
@@ -404,14 +404,14 @@ impl Run {
             dereference(node, inputs)?;
         }
         let started = measure.then(Instant::now);
-        let mut ctx = Context::new(&node.info, &self.step, &self.program.device, inputs, outputs);
+        let mut ctx = Context::new(&node.info, &self.step, &node.device, inputs, outputs);
         let outcome = catch_unwind(AssertUnwindSafe(|| kernel.compute(&mut ctx)));
         if let Some(started) = started {
             let cost = u32::try_from(started.elapsed().as_nanos()).unwrap_or(u32::MAX);
             let before = node.cost.load(Relaxed);
             node.cost.store(if before == 0 { cost } else { before / 2 + cost / 2 }, Relaxed);
             if let Some(trace) = self.step.trace() {
-                trace.record(&node.info, started, outputs);
+                trace.record((&node.info, &node.device), started, outputs);
             }
         }
         outcome.unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
@@ -465,11 +465,12 @@ impl Run {
         let ctx = AsyncContext::new(
             node.info.clone(),
             self.step.clone(),
-            self.program.device.clone(),
+            node.device.clone(),
             inputs,
             move |outcome| {
                 if let (Some((trace, started)), Ok(outputs)) = (traced, &outcome) {
-                    trace.record(&run.program.nodes[task.node as usize].info, started, outputs);
+                    let node = &run.program.nodes[task.node as usize];
+                    trace.record((&node.info, &node.device), started, outputs);
                 }
                 run.complete(task, outcome);
             },
