@@ -16,6 +16,7 @@ mod master;
 mod peers;
 mod random;
 mod records;
+mod remote_functions;
 mod request_ids;
 mod running;
 mod server;

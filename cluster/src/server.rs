@@ -78,7 +78,8 @@ impl Server {
         let task = Arc::new(Task::new(own, &config.cluster, threads, (registry, cpus), config.random, collective, handle));
         tracing::info!(task = task.name, port, "listening");
         let streams = task.clone();
-        let services = Arc::new(Services { master: Master::new(task.clone()), worker: Worker::new(task) });
+        let worker = Arc::new(Worker::new(task.clone()));
+        let services = Arc::new(Services { master: Master::new(task, worker.clone()), worker });
         let incoming = {
             let _runtime = runtime.enter();
             Incoming::new(listeners).map_err(|error| internal!("The sockets cannot be listened to: {error}"))?

@@ -1,9 +1,10 @@
 //! Calling functions of a graph's library.
 
 use crate::{
-    AsyncContext, AsyncKernel, Construction, Device, Devices, Executor, Outputs, Program, Registry, Step, Value,
+    AsyncContext, AsyncKernel, Construction, Device, Devices, Executor, Outputs, Program, Registry, RemoteFunction,
+    RemoteTasks, Step, Value,
 };
-use graphmill_graph::{Graph, SlotTypes, instantiate};
+use graphmill_graph::{Graph, SlotTypes, instantiate, remote_body};
 use graphmill_tensor::{Result, Tensor, internal, invalid_argument};
 use graphmill_wire::tensorflow::NameAttrList;
 use parking_lot::{Condvar, Mutex};
@@ -24,6 +25,7 @@ pub struct FunctionRuntime {
     registry: Arc<Registry>,
     devices: Devices,
     executor: Executor,
+    remote: Option<Arc<dyn RemoteTasks>>,
     instances: Mutex<HashMap<Key, Cell>>,
 }
 
@@ -41,15 +43,26 @@ struct Instance {
 }
 
 impl FunctionRuntime {
-    /// For functions of a graph's library.
+    /// For functions of a graph's library that run on these devices alone.
     pub fn new(
         graph: &Graph,
         registry: Arc<Registry>,
         devices: impl Into<Devices>,
         executor: Executor,
     ) -> Arc<FunctionRuntime> {
-        let (graph, devices) = (Graph::like(graph), devices.into());
-        Arc::new(FunctionRuntime { graph, registry, devices, executor, instances: Mutex::default() })
+        FunctionRuntime::in_cluster(graph, registry, devices.into(), executor, None)
+    }
+
+    /// For functions of a graph's library that may run on other tasks as well.
+    pub fn in_cluster(
+        graph: &Graph,
+        registry: Arc<Registry>,
+        devices: Devices,
+        executor: Executor,
+        remote: Option<Arc<dyn RemoteTasks>>,
+    ) -> Arc<FunctionRuntime> {
+        let graph = Graph::like(graph);
+        Arc::new(FunctionRuntime { graph, registry, devices, executor, remote, instances: Mutex::default() })
     }
 
     /// The kernels.
@@ -64,7 +77,8 @@ impl FunctionRuntime {
 
     /// For functions of another graph's library, with the same kernels, devices and threads.
     pub fn for_graph(&self, graph: &Graph) -> Arc<FunctionRuntime> {
-        FunctionRuntime::new(graph, self.registry.clone(), self.devices.clone(), self.executor.clone())
+        let (registry, devices, executor) = (self.registry.clone(), self.devices.clone(), self.executor.clone());
+        FunctionRuntime::in_cluster(graph, registry, devices, executor, self.remote.clone())
     }
 
     /// The graph, without nodes, whose library has the functions.
@@ -138,6 +152,20 @@ impl FunctionHandle {
         // Another thread may have been first, with the same instance.
         let _ = self.bound.set(Arc::downgrade(&instance));
         Ok(Function { runtime, instance })
+    }
+
+    /// The same function on a device of another task, by the device's full name.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if no such task is known, `NOT_FOUND` if the library has no such function, and what is wrong with its body.
+    pub fn on_other_task(&self, device: &str) -> Result<Arc<dyn RemoteFunction>> {
+        let runtime = self.runtime.upgrade();
+        let runtime = runtime.ok_or_else(|| internal!("There is no library of functions for {}", self.name()))?;
+        let Some(remote) = &runtime.remote else {
+            let names: Vec<&str> = runtime.devices.iter().map(|device| device.name()).collect();
+            return Err(invalid_argument!("{device} unknown device. There are [ {} ]", names.join(", ")));
+        };
+        remote.function(device, remote_body(&runtime.graph, &self.function, device)?)
     }
 
     /// What the function's library, kernels and devices are; `None` once the graph is gone.

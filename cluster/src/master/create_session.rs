@@ -57,7 +57,9 @@ impl Master {
         .await?;
         let handle = Handle(self.task.random.next());
         if !session.workers.remote.is_empty() {
-            let remote = RemoteSessions::open(&self.task, handle.to_string(), &session.workers, &terms, limit).await?;
+            let own = self.worker.own_session(&handle.to_string(), &session.devices, &session.workers.peers);
+            let remote = RemoteSessions::open(&self.task, handle.to_string(), &session.workers, &terms, own, limit);
+            let remote = remote.await?;
             *session.remote.lock() = Some(remote);
         }
         self.add(handle, session)?;

@@ -22,14 +22,17 @@ use crate::grpc::Frames;
 use crate::request_ids::RequestIds;
 use crate::running;
 use crate::task::Task;
+use crate::worker::Worker;
 use bytes::Bytes;
 use graphmill_tensor::{Result, Status, aborted, unavailable};
 use graphmill_wire::service::MasterMethod;
 use parking_lot::{Mutex, RwLock};
+pub(crate) use remote_parts::RemotePart;
 use session::Session;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::time::Instant;
+pub(crate) use workers::{FAREWELL, tell};
 
 /// Requests of all kinds that are remembered, so that none is served twice.
 const REMEMBERED_REQUESTS: usize = 10_000;
@@ -37,6 +40,8 @@ const REMEMBERED_REQUESTS: usize = 10_000;
 /// Answers the calls of clients.
 pub(crate) struct Master {
     task: Arc<Task>,
+    /// The worker of the same server.
+    worker: Arc<Worker>,
     sessions: RwLock<Sessions>,
     request_ids: Mutex<RequestIds>,
 }
@@ -67,8 +72,9 @@ impl std::fmt::Display for Handle {
 }
 
 impl Master {
-    pub fn new(task: Arc<Task>) -> Master {
-        Master { task, sessions: RwLock::default(), request_ids: Mutex::new(RequestIds::new(REMEMBERED_REQUESTS)) }
+    pub fn new(task: Arc<Task>, worker: Arc<Worker>) -> Master {
+        let request_ids = Mutex::new(RequestIds::new(REMEMBERED_REQUESTS));
+        Master { task, worker, sessions: RwLock::default(), request_ids }
     }
 
     /// Answers one call.

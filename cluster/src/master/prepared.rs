@@ -7,9 +7,10 @@ use crate::collective::key_of_graph;
 use crate::heavy;
 use crate::late_reads::read_references_late;
 use crate::peers::task_of;
+use crate::remote_functions::RemoteFunctions;
 use crate::task::Task;
 use graphmill_graph::{ClientDevice, Graph, Partition, PartitionOptions, Signature, lower, partition, prune};
-use graphmill_runtime::{FunctionRuntime, Port, Program};
+use graphmill_runtime::{FunctionRuntime, Port, Program, RemoteTasks};
 use graphmill_tensor::{Result, Tensor, failed_precondition, internal, invalid_argument};
 use graphmill_wire::tensorflow::{RunOptions, RunStepRequest, TensorProto};
 use parking_lot::{Mutex, RwLock};
@@ -193,7 +194,11 @@ impl Session {
             let collective_graph_key = if wanted_key == 0 { key } else { wanted_key };
             read_references_late(&mut own);
             let (registry, devices, executor) = (on.registry.clone(), session.devices.clone(), on.executor.clone());
-            let functions = FunctionRuntime::new(&own, registry, devices, executor);
+            let handle = session.remote.lock().as_ref().map(|remote| remote.handle.clone());
+            let remote = handle.map(|handle| -> Arc<dyn RemoteTasks> {
+                RemoteFunctions::new(&on, &session.workers.peers, &handle)
+            });
+            let functions = FunctionRuntime::in_cluster(&own, registry, devices, executor, remote);
             let program = Program::build_with(&own, &functions, &session.kernels)?;
             Ok((Prepared { program: Arc::new(program), graph: own, remote: Vec::new(), collective_graph_key }, others))
         })
@@ -237,7 +242,7 @@ impl Session {
         let worker = worker.ok_or_else(|| internal!("{} is not in the session", part.location))?;
         let config = self.options.config.clone();
         let terms = (config.graph_options.clone(), Some(config));
-        RemotePart::register(task, worker.channel.clone(), handle, &part.graph, terms, key).await
+        RemotePart::register(&task.runtime, worker.channel.clone(), handle, &part.graph, terms, key).await
     }
 }
 

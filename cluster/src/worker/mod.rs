@@ -18,6 +18,7 @@ use graphmill_tensor::{Result, Status, aborted, payload, unimplemented_op};
 use graphmill_wire::service::WorkerMethod;
 use graphmill_wire::tensorflow::{GetStatusRequest, GetStatusResponse};
 use parking_lot::{Mutex, RwLock};
+pub(crate) use create_worker_session::OwnSession;
 pub(crate) use recv_tensor::check_source;
 use session::WorkerSession;
 use std::collections::HashMap;

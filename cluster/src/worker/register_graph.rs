@@ -5,6 +5,7 @@ use super::session::RegisteredGraph;
 use crate::grpc::{Frames, decode};
 use crate::heavy;
 use crate::late_reads::read_references_late;
+use crate::remote_functions::RemoteFunctions;
 use bytes::Bytes;
 use graphmill_graph::{Graph, ImportOptions};
 use graphmill_runtime::{FunctionRuntime, Program};
@@ -32,7 +33,8 @@ impl Worker {
             graphmill_graph::check_partition_devices(&graph, &|device| session.devices.find(device).is_some())?;
             read_references_late(&mut graph);
             let (registry, devices, executor) = (task.registry.clone(), session.devices.clone(), task.executor.clone());
-            let functions = FunctionRuntime::new(&graph, registry, devices, executor);
+            let remote = RemoteFunctions::new(&task, &session.peers, &session.handle);
+            let functions = FunctionRuntime::in_cluster(&graph, registry, devices, executor, Some(remote));
             let program = Arc::new(Program::build_with(&graph, &functions, &session.kernels)?);
             let config = request.config_proto.unwrap_or_default();
             let leader = (request.collective_graph_key != 0).then(|| task.collectives.leader.of(&config));

@@ -16,6 +16,8 @@ pub(super) struct WorkerSession {
     pub devices: Devices,
     /// The tasks as this session's cluster calls them.
     pub peers: Arc<Peers>,
+    /// The handle; empty for the session of masters that make none.
+    pub handle: String,
     pub kernels: KernelCache,
     pub running: Arc<RunningSteps>,
     /// The master's task and the number that changes when it restarts.
@@ -38,10 +40,11 @@ pub(super) struct RegisteredGraph {
 }
 
 impl WorkerSession {
-    pub fn new(devices: Devices, peers: Arc<Peers>, master: (String, i64)) -> WorkerSession {
+    pub fn new(handle: String, devices: Devices, peers: Arc<Peers>, master: (String, i64)) -> WorkerSession {
         WorkerSession {
             devices,
             peers,
+            handle,
             kernels: KernelCache::new(),
             running: Arc::default(),
             master,
@@ -51,7 +54,7 @@ impl WorkerSession {
 
     /// A session with the task's own devices and cluster.
     pub fn of_task(task: &Task) -> WorkerSession {
-        WorkerSession::new(task.devices.clone(), task.peers.clone(), (String::new(), 0))
+        WorkerSession::new(String::new(), task.devices.clone(), task.peers.clone(), (String::new(), 0))
     }
 
     /// Files a graph. Handles count from 1, in hexadecimal digits.
