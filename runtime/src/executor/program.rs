@@ -66,6 +66,8 @@ pub struct Program {
 pub(crate) struct ProgramNode {
     pub info: Arc<NodeInfo>,
     pub device: Arc<Device>,
+    /// Whether it runs where the resource is that it takes, if that is another device of the task.
+    pub follows_resource: bool,
     pub action: Action,
     pub flow: Flow,
     /// Index of its counters in the frame's slab.
@@ -180,7 +182,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Prepares the body of a function, all on the device that the function is called on.
+    /// Prepares the body of a function, all on the device that the function is called on but for what uses resources of others.
     pub(crate) fn build_function(
         graph: &Graph,
         functions: &Arc<FunctionRuntime>,
@@ -188,7 +190,8 @@ impl Program {
         name: &str,
     ) -> Result<Program> {
         let cache = KernelCache::new();
-        let mut builder = Builder::new(graph, functions.registry(), device.clone().into(), &cache)?;
+        let mut builder = Builder::new(graph, functions.registry(), functions.devices().clone(), &cache)?;
+        builder.device = device.clone();
         builder.functions = Some(functions);
         builder.function = Some(Arc::from(name));
         builder.build()
@@ -269,6 +272,8 @@ struct Builder<'a> {
     graph: &'a Graph,
     registry: &'a Registry,
     devices: Devices,
+    /// Where nodes are that are not assigned to one of the devices.
+    device: Arc<Device>,
     cache: &'a KernelCache,
     map: FrameMap,
     frames: Vec<FrameInfo>,
@@ -296,7 +301,8 @@ impl<'a> Builder<'a> {
             .collect();
         let (feeds, fetches, feed_nodes) = Default::default();
         let (functions, function) = (None, None);
-        Ok(Builder { graph, registry, devices, cache, map, frames, feeds, fetches, feed_nodes, functions, function })
+        let device = devices.first().clone();
+        Ok(Builder { graph, registry, devices, device, cache, map, frames, feeds, fetches, feed_nodes, functions, function })
     }
 
     fn build(mut self) -> Result<Program> {
@@ -365,6 +371,9 @@ impl<'a> Builder<'a> {
                 output_types: node.output_types.as_slice().into(),
             }),
             device,
+            follows_resource: self.function.is_some()
+                && self.devices.iter().nth(1).is_some()
+                && node.input_types.iter().any(|input| input.dtype == DType::Resource),
             action,
             flow,
             state,
@@ -389,11 +398,15 @@ impl<'a> Builder<'a> {
         node.inputs.iter().map(name).collect()
     }
 
-    /// The device of a node, and its number.
+    /// The device of a node, and the number that tells its kernels from those of others.
     fn device_of(&self, node: &Node) -> (usize, Arc<Device>) {
+        if self.function.is_some() {
+            // What it asks for counts where the function is made part of the graph that calls it.
+            return (0, self.device.clone());
+        }
         let name = if node.assigned_device.is_empty() { &node.device } else { &node.assigned_device };
         let found = self.devices.iter().enumerate().find(|(_, device)| device.name() == &**name);
-        let (number, device) = found.unwrap_or((0, self.devices.first()));
+        let (number, device) = found.unwrap_or((0, &self.device));
         (number, device.clone())
     }
 
