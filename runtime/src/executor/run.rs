@@ -474,17 +474,17 @@ impl Run {
         state.in_flight += 1;
         let run = self.clone();
         let (frame, iteration) = state.frame_and_iteration(task);
-        let traced = self.step.trace().map(|trace| (trace.clone(), Instant::now()));
         let device = self.device_of(node, &inputs).clone();
+        let traced = self.step.trace().map(|trace| (trace.clone(), device.clone(), Instant::now()));
         let ctx = AsyncContext::new(
             node.info.clone(),
             self.step.clone(),
             device,
             inputs,
             move |outcome| {
-                if let (Some((trace, started)), Ok(outputs)) = (traced, &outcome) {
-                    let node = &run.program.nodes[task.node as usize];
-                    trace.record((&node.info, device), started, outputs);
+                if let (Some((trace, device, started)), Ok(outputs)) = (traced, &outcome) {
+                    let info = &run.program.nodes[task.node as usize].info;
+                    trace.record((info, &device), started, outputs);
                 }
                 run.complete(task, outcome);
             },
