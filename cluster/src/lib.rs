@@ -7,6 +7,7 @@ mod aggregate;
 mod cluster_spec;
 mod collective;
 mod config;
+mod cost_graph;
 mod encoded;
 mod exchange;
 pub mod grpc;

@@ -1,6 +1,6 @@
 //! `CreateSession`: opens a session on a graph.
 
-use super::session::{Session, SessionOptions};
+use super::session::{CostModel, Session, SessionOptions};
 use super::workers::{RemoteSessions, SessionTerms, Workers};
 use super::{Handle, Master, placement, run_step};
 use crate::collective::Leader;
@@ -133,15 +133,17 @@ fn session_options(config: &ConfigProto) -> Result<SessionOptions> {
         return Err(invalid_argument!("Distributed session does not support session thread pool options."));
     }
     let experimental = config.experimental.clone().unwrap_or_default();
+    let graph_options = config.graph_options.clone().unwrap_or_default();
     Ok(SessionOptions {
         soft_placement: config.allow_soft_placement,
         timeout: milliseconds(config.operation_timeout_in_ms),
         static_graph: experimental.optimize_for_static_graph,
         no_partition_graphs: experimental.disable_output_partition_graphs,
         log_placement: config.log_device_placement,
-        bfloat16_sendrecv: config.graph_options.as_ref().is_some_and(|options| options.enable_bfloat16_sendrecv),
+        bfloat16_sendrecv: graph_options.enable_bfloat16_sendrecv,
         own_cluster: config.cluster_def.as_ref().is_some_and(|cluster| !cluster.job.is_empty()),
         leader: String::new(),
+        cost_model: CostModel::new(graph_options.build_cost_model, graph_options.build_cost_model_after),
         config: ConfigProto { cluster_def: None, ..config.clone() },
     })
 }
@@ -192,6 +194,13 @@ mod tests {
         let options = session_options(&config).unwrap();
         assert_eq!(options.timeout, Some(Duration::from_millis(7)));
         assert!(options.static_graph && !options.soft_placement);
+        let due = |every, after| {
+            let model = CostModel::new(every, after);
+            (0..5).map(|runs| model.is_some_and(|model| model.is_due(runs))).collect::<Vec<_>>()
+        };
+        assert_eq!(due(2, 1), [true, false, true, false, true]);
+        assert_eq!(due(3, 0), [false, false, true, false, false]);
+        assert_eq!((due(0, 0), due(-1, 0), due(1, i64::MIN)), (vec![false; 5], vec![false; 5], vec![true; 5]));
         assert_eq!(milliseconds(-1), None);
         assert_eq!(milliseconds(0), None);
     }

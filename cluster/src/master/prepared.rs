@@ -17,6 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use tokio::sync::OnceCell;
 
 /// Most orders of names that are remembered. A client sends few; one that shuffles its names only loses the shortcut.
@@ -32,6 +33,8 @@ pub(super) struct Prepared {
     pub remote: Vec<RemotePart>,
     /// Names the graph where tasks count its steps together; 0 without collective operations.
     pub collective_graph_key: i64,
+    /// How often it was run, where the session counts that.
+    pub runs: AtomicI64,
 }
 
 /// The prepared runs of a session. They live as long as it does.
@@ -200,7 +203,8 @@ impl Session {
             });
             let functions = FunctionRuntime::in_cluster(&own, registry, devices, executor, remote);
             let program = Program::build_with(&own, &functions, &session.kernels)?;
-            Ok((Prepared { program: Arc::new(program), graph: own, remote: Vec::new(), collective_graph_key }, others))
+            let (program, remote, runs) = (Arc::new(program), Vec::new(), AtomicI64::new(0));
+            Ok((Prepared { program, graph: own, remote, collective_graph_key, runs }, others))
         })
         .await?;
         for part in parts {

@@ -33,8 +33,30 @@ pub(super) struct SessionOptions {
     pub own_cluster: bool,
     /// The task that leads the groups of collective operations.
     pub leader: String,
+    /// When steps record what their nodes cost.
+    pub cost_model: Option<CostModel>,
     /// What tasks are told with each graph.
     pub config: ConfigProto,
+}
+
+/// Which runs of a prepared step record what their nodes cost: every so many of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CostModel {
+    every: i64,
+    after: i64,
+}
+
+impl CostModel {
+    /// As clients set it: none for an interval that is not positive.
+    pub fn new(every: i64, after: i64) -> Option<CostModel> {
+        (every > 0).then_some(CostModel { every, after })
+    }
+
+    /// Whether the run is one, after so many others.
+    pub fn is_due(self, runs: i64) -> bool {
+        let number = i128::from(runs) + 1 - i128::from(self.after);
+        number % i128::from(self.every) == 0
+    }
 }
 
 /// A graph that grows, the runs that were prepared of it, and the steps that run.
