@@ -163,7 +163,7 @@ def test_tasks_and_devices_that_do_not_exist(alone):
 
 def test_a_call_that_waits_ends_with_its_step(alone):
     """The call waits in a queue of the other task; the step's deadline passes, and nobody takes what comes later."""
-    with tf.Graph().as_default() as graph, graph.container(fresh_container()):
+    with tf.Graph().as_default() as graph:
         with tf.device(place("ps")):
             queue = tf.queue.FIFOQueue(10, [tf.float32], shapes=[[]], shared_name="remote_queue")
             put = queue.enqueue(5.0)
@@ -171,9 +171,9 @@ def test_a_call_that_waits_ends_with_its_step(alone):
 
         @function.Defun(tf.float32)
         def take(more):
-            with tf.container(graph._container):
-                inner = tf.queue.FIFOQueue(10, [tf.float32], shapes=[[]], shared_name="remote_queue")
-            return inner.dequeue() + more
+            types = {"component_types": [tf.float32]}
+            inner = tf.raw_ops.FIFOQueueV2(capacity=10, shapes=[[]], shared_name="remote_queue", **types)
+            return tf.raw_ops.QueueDequeueV2(handle=inner, **types)[0] + more
 
         with tf.device(place("worker")):
             taken = call(take, [0.0], [tf.float32], place("ps"))[0]
