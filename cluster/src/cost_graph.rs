@@ -46,7 +46,12 @@ pub(crate) fn cost_graph(trace: &Trace, graph: &Graph) -> CostGraphDef {
                 true => Vec::new(),
                 false => ids.iter().filter(|&&id| is_last(id)).map(|id| numbers.of(*id)).collect(),
             };
-            costs.node.push(cost_graph_def::Node { name: name.to_owned(), id: at, control_input, ..Default::default() });
+            costs.node.push(cost_graph_def::Node {
+                name: name.to_owned(),
+                id: at,
+                control_input,
+                ..Default::default()
+            });
         }
         for &id in ids {
             let node = graph.node(id);

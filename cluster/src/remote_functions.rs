@@ -108,10 +108,11 @@ impl OnTask {
         if args.len() != self.args.len() {
             return Err(invalid_argument!("Expects {} arguments, but {} is provided", self.args.len(), args.len()));
         }
-        let named = self.args.iter().zip(&args).map(|(key, arg)| NamedTensorProto {
-            name: key.clone(),
-            tensor: Some(arg.to_proto()),
-        });
+        let named = self
+            .args
+            .iter()
+            .zip(&args)
+            .map(|(key, arg)| NamedTensorProto { name: key.clone(), tensor: Some(arg.to_proto()) });
         let step_id = self.session.random.next().cast_signed();
         let request = RunGraphRequest {
             step_id,

@@ -75,7 +75,8 @@ impl Server {
         let name = task_name(own.0, own.1);
         let leader = Leader::new(config.collective_leader.as_deref(), &config.cluster, &name)?;
         let collective = (leader, config.recv_buf_max_chunk);
-        let task = Arc::new(Task::new(own, &config.cluster, threads, (registry, cpus), config.random, collective, handle));
+        let task =
+            Arc::new(Task::new(own, &config.cluster, threads, (registry, cpus), config.random, collective, handle));
         tracing::info!(task = task.name, port, "listening");
         let streams = task.clone();
         let worker = Arc::new(Worker::new(task.clone()));

@@ -196,10 +196,7 @@ mod tests {
     fn sessions_may_see_them_otherwise() {
         let devices = Devices::cpus(TASK, "a", 2, || 5, &IntraOpPool::new(1));
         let shared = devices.renamed("/job:b/replica:0/task:1", "b", false);
-        assert_eq!(
-            names(&shared),
-            ["/job:b/replica:0/task:1/device:CPU:0", "/job:b/replica:0/task:1/device:CPU:1"]
-        );
+        assert_eq!(names(&shared), ["/job:b/replica:0/task:1/device:CPU:0", "/job:b/replica:0/task:1/device:CPU:1"]);
         let is_shared = |other: &Devices| {
             let pairs = devices.iter().zip(other.iter());
             pairs.map(|(a, b)| Arc::ptr_eq(a.resources(), b.resources())).collect::<Vec<_>>()

@@ -115,11 +115,7 @@ pub struct FunctionHandle {
 }
 
 impl FunctionHandle {
-    pub(crate) fn new(
-        function: NameAttrList,
-        runtime: Weak<FunctionRuntime>,
-        device: Arc<Device>,
-    ) -> FunctionHandle {
+    pub(crate) fn new(function: NameAttrList, runtime: Weak<FunctionRuntime>, device: Arc<Device>) -> FunctionHandle {
         FunctionHandle { function, runtime, device, bound: OnceLock::new() }
     }
 

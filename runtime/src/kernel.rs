@@ -51,11 +51,7 @@ impl<'a> Construction<'a> {
     }
 
     /// For a node that may call functions, on the device that it is on itself.
-    pub fn with_functions(
-        node: &'a Node,
-        device: &'a Arc<Device>,
-        runtime: &Arc<FunctionRuntime>,
-    ) -> Construction<'a> {
+    pub fn with_functions(node: &'a Node, device: &'a Arc<Device>, runtime: &Arc<FunctionRuntime>) -> Construction<'a> {
         Construction { node, device, functions: Arc::downgrade(runtime), registry: None }
     }
 

@@ -235,3 +235,25 @@ def test_functions_over_tasks(cluster):
         with v1.Session(cluster.target("worker"), graph=graph) as session:
             session.run(variable.initializer)
             assert session.run([y, *gradients]) == [37.0, 36.0, 24.0]
+
+
+@pytest.mark.parametrize("caller", ["worker", "ps"])
+def test_functions_that_tensorflow_cuts_itself(cluster, caller):
+    """A call that is not made part of the graph: TensorFlow's tasks cut the function and have the others run their parts."""
+    with tf.Graph().as_default() as graph:
+
+        @function.Defun(tf.float32)
+        def mixed(x):
+            with tf.device(place("ps")):
+                y = tf.exp(x * 0.0) + x
+            with tf.device(place("worker", 1)):
+                z = y * 2.0
+            with tf.device(place("ps", 1)):
+                return z + y + 1.0
+
+        with tf.device(place(caller)):
+            x = tf.constant(4.0)
+            result = gen_functional_ops.partitioned_call([x], [tf.float32], mixed, executor_type="DEFAULT")[0]
+        config = v1.ConfigProto(share_cluster_devices_in_session=True, operation_timeout_in_ms=60_000)
+        with v1.Session(cluster.target("worker"), graph=graph, config=config) as session:
+            assert [session.run(result) for _ in range(3)] == [16.0] * 3

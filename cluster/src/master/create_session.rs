@@ -75,7 +75,12 @@ impl Master {
                 true => task.devices.isolated(),
                 false => task.devices.clone(),
             };
-            return Ok(View { peers: task.peers.clone(), devices, isolate: config.isolate_session_state, server: None });
+            return Ok(View {
+                peers: task.peers.clone(),
+                devices,
+                isolate: config.isolate_session_state,
+                server: None,
+            });
         };
         let spec = ClusterSpec::from_proto(cluster)?;
         let (job, index) = own_place(&spec, target)?;

@@ -10,7 +10,8 @@ use graphmill_graph::{Graph, Signature};
 use graphmill_runtime::{PartialRun, Port, Step};
 use graphmill_tensor::{Result, Status, Tensor, deadline_exceeded, internal, invalid_argument, not_found};
 use graphmill_wire::tensorflow::{
-    ExecutorOpts, NamedTensorProto, PartialRunSetupRequest, PartialRunSetupResponse, RunGraphResponse, RunMetadata, RunStepRequest,
+    ExecutorOpts, NamedTensorProto, PartialRunSetupRequest, PartialRunSetupResponse, RunGraphResponse, RunMetadata,
+    RunStepRequest,
 };
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};

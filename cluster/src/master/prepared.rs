@@ -198,9 +198,8 @@ impl Session {
             read_references_late(&mut own);
             let (registry, devices, executor) = (on.registry.clone(), session.devices.clone(), on.executor.clone());
             let handle = session.remote.lock().as_ref().map(|remote| remote.handle.clone());
-            let remote = handle.map(|handle| -> Arc<dyn RemoteTasks> {
-                RemoteFunctions::new(&on, &session.workers.peers, &handle)
-            });
+            let remote = handle
+                .map(|handle| -> Arc<dyn RemoteTasks> { RemoteFunctions::new(&on, &session.workers.peers, &handle) });
             let functions = FunctionRuntime::in_cluster(&own, registry, devices, executor, remote);
             let program = Program::build_with(&own, &functions, &session.kernels)?;
             let (program, remote, runs) = (Arc::new(program), Vec::new(), AtomicI64::new(0));

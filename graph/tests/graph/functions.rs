@@ -1,7 +1,7 @@
 use crate::build::*;
 use graphmill_graph::{Flow, FunctionLibrary, Graph, NodeId, remote_body};
 use graphmill_tensor::{Code, DType, SlotType};
-use graphmill_wire::tensorflow::{FunctionDef, FunctionDefLibrary, GradientDef, GraphDef, NameAttrList};
+use graphmill_wire::tensorflow::{FunctionDef, FunctionDefLibrary, GradientDef, GraphDef, NameAttrList, NodeDef};
 
 const INVALID: Code = Code::InvalidArgument;
 
@@ -122,10 +122,9 @@ fn long_chains_of_calls_are_no_recursion() {
 
 #[test]
 fn bodies_for_other_tasks_take_and_give_their_values_by_name() {
-    let f = function("f", vec![on("/job:a/cpu:0", identity("r", &["x"])), node("s", "g", &["x"], [])]);
-    let g = function("g", vec![identity("r", &["x"])]);
-    let unused = function("h", vec![identity("r", &["x"])]);
-    let graph = Graph::from_def(&with_functions(vec![], vec![f, g, unused])).unwrap();
+    let abs = || node("r", "Abs", &["x"], [("T", ty(FLOAT))]);
+    let f = function("f", vec![NodeDef { device: "/job:a/cpu:0".to_owned(), ..abs() }]);
+    let graph = Graph::from_def(&with_functions(vec![], vec![f, function("unused", vec![abs()])])).unwrap();
     let device = "/job:b/replica:0/task:0/device:CPU:1";
     let made = remote_body(&graph, &NameAttrList { name: "f".into(), ..Default::default() }, device).unwrap();
     assert_eq!((made.args.as_slice(), made.results.as_slice()), (&["x".to_owned()][..], &["y_RetVal".to_owned()][..]));
@@ -134,7 +133,10 @@ fn bodies_for_other_tasks_take_and_give_their_values_by_name() {
         let node = made.graph.node(made.graph.find(name).unwrap());
         let attrs = &node.attrs;
         assert_eq!((attrs.str("send_device").unwrap(), attrs.str("recv_device").unwrap()), (device, device));
-        assert_eq!((attrs.int("send_device_incarnation").unwrap(), attrs.bool("client_terminated").unwrap()), (1, true));
+        assert_eq!(
+            (attrs.int("send_device_incarnation").unwrap(), attrs.bool("client_terminated").unwrap()),
+            (1, true)
+        );
         assert_eq!(attrs.str("tensor_name").unwrap(), name);
         node.op.flow
     };
@@ -143,8 +145,4 @@ fn bodies_for_other_tasks_take_and_give_their_values_by_name() {
     assert!(made.graph.library().is_empty());
     let missing = NameAttrList { name: "zz".into(), ..Default::default() };
     fails(remote_body(&graph, &missing, device), Code::NotFound, "Function zz is not defined.");
-}
-
-fn on(device: &str, node: graphmill_wire::tensorflow::NodeDef) -> graphmill_wire::tensorflow::NodeDef {
-    graphmill_wire::tensorflow::NodeDef { device: device.to_owned(), ..node }
 }

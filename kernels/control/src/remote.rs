@@ -42,10 +42,12 @@ impl RemoteCall {
             return Ok(placed.clone());
         }
         let (wanted, own) = (DeviceSpec::parse(target), DeviceSpec::parse(own.name()).unwrap_or_default());
-        let wanted = wanted.ok_or_else(|| invalid_argument!("Could not parse {target} into a device specification."))?;
+        let wanted =
+            wanted.ok_or_else(|| invalid_argument!("Could not parse {target} into a device specification."))?;
         let wanted = wanted.or(&own);
         let runtime = self.function.runtime();
-        let runtime = runtime.ok_or_else(|| internal!("There is no library of functions for {}", self.function.name()))?;
+        let runtime =
+            runtime.ok_or_else(|| internal!("There is no library of functions for {}", self.function.name()))?;
         let placed = match find(runtime.devices(), &wanted) {
             Some(device) => Placed::Here(Arc::new(self.function.on(device))),
             None if wanted.clone().without_device() == own.without_device() => {

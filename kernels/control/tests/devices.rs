@@ -48,7 +48,10 @@ impl RemoteTasks for Elsewhere {
         if device != "/job:b/replica:0/task:0/device:CPU:3" {
             return Err(invalid_argument!("Could not find worker with target: {device}"));
         }
-        assert_eq!((body.args.as_slice(), body.results.as_slice()), (&["x".to_owned()][..], &["y_RetVal".to_owned()][..]));
+        assert_eq!(
+            (body.args.as_slice(), body.results.as_slice()),
+            (&["x".to_owned()][..], &["y_RetVal".to_owned()][..])
+        );
         assert!(body.graph.nodes().all(|(_, node)| &*node.assigned_device == device));
         Ok(Arc::new(Nine))
     }
@@ -72,10 +75,7 @@ fn node(name: &str, op: &str, cpu: usize, inputs: &[&str], attrs: &[(&str, Value
 }
 
 fn constant(name: &str, value: &Tensor) -> NodeDef {
-    let attrs = [
-        ("dtype", Value::Type(value.dtype().number())),
-        ("value", Value::Tensor(Box::new(value.to_proto()))),
-    ];
+    let attrs = [("dtype", Value::Type(value.dtype().number())), ("value", Value::Tensor(Box::new(value.to_proto())))];
     node(name, "Const", 0, &[], &attrs)
 }
 
@@ -155,8 +155,7 @@ fn nodes_run_on_their_devices_and_functions_on_that_of_their_call() {
 #[test]
 fn remote_calls_run_where_they_are_told_to() {
     let on = |name: &str| run(vec![zero(), target(name), call("r", "RemoteCall", 1, &["target", "zero"])]);
-    for (name, expected) in
-        [("/cpu:0", 1), ("/device:CPU:1", 2), ("/job:a", 2), (TASK, 2), ("/job:b/task:0/cpu:3", 9)]
+    for (name, expected) in [("/cpu:0", 1), ("/device:CPU:1", 2), ("/job:a", 2), (TASK, 2), ("/job:b/task:0/cpu:3", 9)]
     {
         assert_eq!(on(name).unwrap(), expected, "{name}");
     }

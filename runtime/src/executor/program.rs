@@ -2,32 +2,14 @@
 
 use crate::executor::exchange::Exchange;
 use crate::executor::frame::{Iteration, NodeState};
+use crate::executor::kernel_cache::KernelCache;
 use crate::{AnyKernel, Call, Construction, Device, Devices, FunctionRuntime, NodeInfo, Registry};
 use graphmill_graph::{AttrKind, Endpoint, Flow, FrameMap, Graph, Node, NodeId, frames};
 use graphmill_tensor::{DType, Result, Status, internal, invalid_argument};
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-
-/// Kernels of stateful ops, which all programs of a session share by device and node name: a random op goes on where it was,
-/// whatever the signature it runs under.
-#[derive(Default)]
-pub struct KernelCache(Mutex<HashMap<(usize, Arc<str>), Cached>>);
-
-struct Cached {
-    kernel: Arc<AnyKernel>,
-    /// What the functions that the kernel calls need; the program for which it was made may go before it.
-    _functions: Option<Arc<FunctionRuntime>>,
-}
-
-impl KernelCache {
-    /// An empty cache.
-    pub fn new() -> KernelCache {
-        KernelCache::default()
-    }
-}
 
 /// Where a tensor enters or leaves a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -302,7 +284,20 @@ impl<'a> Builder<'a> {
         let (feeds, fetches, feed_nodes) = Default::default();
         let (functions, function) = (None, None);
         let device = devices.first().clone();
-        Ok(Builder { graph, registry, devices, device, cache, map, frames, feeds, fetches, feed_nodes, functions, function })
+        Ok(Builder {
+            graph,
+            registry,
+            devices,
+            device,
+            cache,
+            map,
+            frames,
+            feeds,
+            fetches,
+            feed_nodes,
+            functions,
+            function,
+        })
     }
 
     fn build(mut self) -> Result<Program> {
@@ -448,16 +443,9 @@ impl<'a> Builder<'a> {
         if !node.op.is_stateful {
             return Ok(Arc::new(self.registry.build(&construction)?));
         }
-        let mut kernels = self.cache.0.lock();
-        let key = (number, node.name.clone());
-        if let Some(cached) = kernels.get(&key) {
-            return Ok(cached.kernel.clone());
-        }
-        let kernel = Arc::new(self.registry.build(&construction)?);
         let calls = node.op.attrs.iter().any(|attr| attr.ty.kind == AttrKind::Func);
-        let functions = self.functions.filter(|_| calls).cloned();
-        kernels.insert(key, Cached { kernel: kernel.clone(), _functions: functions });
-        Ok(kernel)
+        let functions = self.functions.filter(|_| calls);
+        self.cache.get_or_build((number, node.name.clone()), functions, || self.registry.build(&construction))
     }
 
     fn edges(&self, nodes: &mut [ProgramNode]) -> (Vec<DataEdge>, Vec<Target>) {

@@ -476,19 +476,13 @@ impl Run {
         let (frame, iteration) = state.frame_and_iteration(task);
         let device = self.device_of(node, &inputs).clone();
         let traced = self.step.trace().map(|trace| (trace.clone(), device.clone(), Instant::now()));
-        let ctx = AsyncContext::new(
-            node.info.clone(),
-            self.step.clone(),
-            device,
-            inputs,
-            move |outcome| {
-                if let (Some((trace, device, started)), Ok(outputs)) = (traced, &outcome) {
-                    let info = &run.program.nodes[task.node as usize].info;
-                    trace.record((info, &device), started, outputs);
-                }
-                run.complete(task, outcome);
-            },
-        )
+        let ctx = AsyncContext::new(node.info.clone(), self.step.clone(), device, inputs, move |outcome| {
+            if let (Some((trace, device, started)), Ok(outputs)) = (traced, &outcome) {
+                let info = &run.program.nodes[task.node as usize].info;
+                trace.record((info, &device), started, outputs);
+            }
+            run.complete(task, outcome);
+        })
         .in_frame(frame, iteration);
         // A panic drops the context, which completes it with an error.
         let _ = catch_unwind(AssertUnwindSafe(|| kernel.start(ctx)));
