@@ -221,7 +221,7 @@ MIXES = {"alone": ("ours", "ours"), "tensorflow-ps": ("tensorflow", "ours"), "te
 def four(request):
     """Two tasks with two devices each."""
     ps, worker = request.param
-    with Cluster({"ps": [ps], "worker": [worker]}, devices=2) as running:
+    with Cluster({"ps": [ps], "worker": [worker]}, devices=2, leader="/job:worker/replica:0/task:0") as running:
         yield running
 
 
@@ -331,3 +331,23 @@ def test_costs_are_told_where_the_session_wants_a_model_of_them(four):
                 assert (node.output_info[0].size, node.output_info[0].dtype) == (size, tf.float32.as_datatype_enum)
                 assert 0 <= node.compute_cost < 60_000_000
             assert any(node.is_final for node in nodes.values())
+
+
+def test_devices_of_several_tasks_reduce_and_gather_together(four):
+    with tf.Graph().as_default() as graph:
+        group = {"group_size": 4, "group_key": 21}
+        reduced, gathered = [], []
+        for at, device in enumerate(FOUR):
+            with tf.device(device):
+                x = tf.constant([1.0 + at, 2.0, 10.0**at])
+                reduced.append(
+                    tf.raw_ops.CollectiveReduce(
+                        input=x, instance_key=22, merge_op="Add", final_op="Div", subdiv_offsets=[0], **group
+                    )
+                )
+                gathered.append(tf.raw_ops.CollectiveGather(input=x[:2], instance_key=23, shape=[8], **group))
+        config = v1.ConfigProto(operation_timeout_in_ms=60_000)
+        with v1.Session(four.target("worker"), graph=graph, config=config) as session:
+            for _ in range(2):
+                np.testing.assert_allclose(session.run(reduced), [[2.5, 2, 1111 / 4]] * 4, rtol=1e-6)
+                np.testing.assert_array_equal(session.run(gathered), [[1, 2, 2, 2, 3, 2, 4, 2]] * 4)
