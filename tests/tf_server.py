@@ -20,12 +20,15 @@ def main():
     parser.add_argument("--task", type=int, default=0)
     parser.add_argument("--cluster", required=True)
     parser.add_argument("--collective-leader", default="")
+    parser.add_argument("--device-count", default="CPU=1")
     args = parser.parse_args()
 
     import tensorflow as tf
 
     config = tf.compat.v1.ConfigProto()
     config.experimental.collective_group_leader = args.collective_leader
+    device_type, count = args.device_count.split("=")
+    config.device_count[device_type] = int(count)
     server = tf.distribute.Server(
         tf.train.ClusterSpec(parse_cluster(args.cluster)), job_name=args.job, task_index=args.task, config=config
     )

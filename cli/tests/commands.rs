@@ -51,12 +51,24 @@ fn text(bytes: &[u8]) -> &str {
 
 #[test]
 fn a_server_lists_its_devices() {
-    let server = Serving::start(&["--port", "0", "--job", "ps", "--task", "2", "--cluster", "ps|2=b:2"]);
+    let server = Serving::start(&[
+        "--port",
+        "0",
+        "--job",
+        "ps",
+        "--task",
+        "2",
+        "--cluster",
+        "ps|2=b:2",
+        "--device-count",
+        "CPU=2",
+    ]);
     assert!(server.target.starts_with("grpc://localhost:"));
     let listed = graphmill(&["devices", &server.target, "--json"]);
     assert!(listed.status.success(), "{}", text(&listed.stderr));
     let devices: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
-    assert_eq!(devices[0]["name"], "/job:ps/replica:0/task:2/device:CPU:0");
+    let names: Vec<_> = devices.as_array().unwrap().iter().map(|device| device["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["/job:ps/replica:0/task:2/device:CPU:0", "/job:ps/replica:0/task:2/device:CPU:1"]);
     let listed = graphmill(&["devices", &server.target]);
     assert!(text(&listed.stdout).contains("/job:ps/replica:0/task:2/device:CPU:0  CPU"));
 }
@@ -85,7 +97,14 @@ fn wrong_settings_are_errors() {
         assert_eq!(output.status.code(), Some(1), "{args:?}");
         assert!(text(&output.stderr).starts_with("graphmill: "), "{args:?}: {}", text(&output.stderr));
     }
-    for args in [&["serve", "--cluster", "ps"][..], &["serve", "--port", "70000"], &["nonsense"]] {
+    for args in [
+        &["serve", "--cluster", "ps"][..],
+        &["serve", "--port", "70000"],
+        &["serve", "--device-count", "CPU=0"],
+        &["serve", "--device-count", "GPU=1"],
+        &["serve", "--device-count", "2"],
+        &["nonsense"],
+    ] {
         assert_eq!(graphmill(args).status.code(), Some(2), "{args:?}");
     }
 }

@@ -13,6 +13,9 @@ use std::time::Duration;
 /// The port of a server that was told none.
 const DEFAULT_PORT: u16 = 2222;
 
+/// Most CPU devices of one task.
+pub const MAX_CPU_DEVICES: usize = 1024;
+
 /// Settings of a server. The default is a cluster of one task, `/job:localhost/task:0`, reachable from this machine only.
 #[derive(Default)]
 pub struct ServerConfig {
@@ -27,6 +30,8 @@ pub struct ServerConfig {
     pub task: u32,
     /// The cluster; empty for a cluster of this task alone.
     pub cluster: ClusterSpec,
+    /// How many CPU devices the task has, at most [`MAX_CPU_DEVICES`]; 0 for as many as `session_config` says, else one.
+    pub cpu_devices: usize,
     /// Threads that work on a loop within a kernel; 0 for as many as the machine has.
     pub intra_op_threads: usize,
     /// Threads that run kernels; 0 for as many as the machine has.
@@ -89,6 +94,13 @@ impl ServerConfig {
             chosen(self.intra_op_threads, default.intra_op_parallelism_threads),
             chosen(self.inter_op_threads, default.inter_op_parallelism_threads),
         )
+    }
+
+    /// The number of CPU devices.
+    pub fn cpu_devices(&self) -> usize {
+        let default = || self.session_config.device_count.get("CPU").and_then(|&count| usize::try_from(count).ok());
+        let count = if self.cpu_devices > 0 { self.cpu_devices } else { default().unwrap_or(0) };
+        count.clamp(1, MAX_CPU_DEVICES)
     }
 
     /// Checks the settings against each other.

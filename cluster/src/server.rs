@@ -208,9 +208,10 @@ fn services(
     runtime: &Runtime,
 ) -> (Arc<Task>, Arc<Services>) {
     let task = Arc::new(Task::new(own, &config, leader, registry, (network, runtime.handle().clone())));
+    let worker = Arc::new(Worker::new(task.clone()));
     let services = Services {
-        master: Master::new(task.clone(), SessionDefaults::new(config.session_config)),
-        worker: Worker::new(task.clone()),
+        master: Master::new(task.clone(), worker.clone(), SessionDefaults::new(config.session_config)),
+        worker,
         control: Control::new(task.clone(), config.cluster.to_string(), config.grace, config.allow_remote_stop),
     };
     (task, Arc::new(services))

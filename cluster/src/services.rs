@@ -8,12 +8,13 @@ use bytes::Bytes;
 use graphmill_tensor::Result;
 use graphmill_wire::service::{MasterMethod, WorkerMethod};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use tokio::time::Instant;
 
 /// The services of one server.
 pub(crate) struct Services {
     pub master: Master,
-    pub worker: Worker,
+    pub worker: Arc<Worker>,
     pub control: Control,
 }
 

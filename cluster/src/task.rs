@@ -6,7 +6,7 @@ use crate::network::Network;
 use crate::peers::{Peers, task_name};
 use crate::waits::{Creations, Receives};
 use crate::{Random, ServerConfig};
-use graphmill_runtime::{Device, Executor, IntraOpPool, Registry};
+use graphmill_runtime::{Device, Devices, Executor, IntraOpPool, Registry};
 use graphmill_wire::tensorflow::{DeviceAttributes, DeviceLocality};
 use std::sync::Arc;
 use tokio::runtime::Handle;
@@ -14,11 +14,11 @@ use tokio::runtime::Handle;
 /// What a device reports as its memory, as TensorFlow's CPU devices do.
 const MEMORY_LIMIT: i64 = 256 << 20;
 
-/// One task of a cluster: its device, its kernels and its threads.
+/// One task of a cluster: its devices, its kernels and its threads.
 pub(crate) struct Task {
     /// The full name, such as `/job:worker/replica:0/task:0`.
     pub name: String,
-    pub device: Arc<Device>,
+    pub devices: Devices,
     pub registry: Arc<Registry>,
     pub executor: Executor,
     pub random: Arc<Random>,
@@ -52,10 +52,10 @@ impl Task {
         let random = config.random.clone();
         let peers = Arc::new(Peers::new(&name, &config.cluster, &network));
         let pool = IntraOpPool::new(intra_op_threads);
-        let device = Arc::new(Device::cpu(&name, job, 0, random.next_non_zero(), pool));
+        let devices = Devices::cpus(&name, job, config.cpu_devices(), || random.next_non_zero(), &pool);
         Task {
             name,
-            device,
+            devices,
             registry: Arc::new(registry),
             executor: Executor::new(inter_op_threads),
             collectives: Arc::new(CollectiveState::new(
@@ -76,16 +76,18 @@ impl Task {
 
     /// Clears containers, without names the default one.
     pub fn clear_containers(&self, names: &[String]) {
-        let resources = self.device.resources();
-        if names.is_empty() {
-            resources.cleanup(self.device.default_container());
+        for device in self.devices.iter() {
+            let resources = device.resources();
+            if names.is_empty() {
+                resources.cleanup(device.default_container());
+            }
+            names.iter().for_each(|name| resources.cleanup(name));
         }
-        names.iter().for_each(|name| resources.cleanup(name));
     }
 
     /// The devices as a worker reports them.
     pub fn device_attributes(&self) -> Vec<DeviceAttributes> {
-        vec![attributes_of(&self.device)]
+        self.devices.iter().map(|device| attributes_of(device)).collect()
     }
 }
 

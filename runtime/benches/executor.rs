@@ -108,7 +108,8 @@ fn call(bencher: divan::Bencher<'_, '_>) {
     let runtime = FunctionRuntime::new(&graph, Arc::new(registry), device, Executor::new(1));
     let caller = graph.nodes().next().expect("a node").1;
     let name = NameAttrList { name: "f".into(), ..Default::default() };
-    let function = Construction::with_functions(caller, &runtime).handle(name).bind().expect("a function");
+    let device = runtime.devices().first();
+    let function = Construction::with_functions(caller, device, &runtime).handle(name).bind().expect("a function");
     let step = Arc::new(Step::new(1));
     let x = Tensor::scalar(1f32).expect("a scalar");
     bencher.bench(|| function.call_blocking(&step, vec![x.clone()]));

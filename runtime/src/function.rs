@@ -1,7 +1,10 @@
 //! Calling functions of a graph's library.
 
-use crate::{AsyncContext, AsyncKernel, Construction, Device, Executor, Outputs, Program, Registry, Step, Value};
-use graphmill_graph::{Graph, SlotTypes, instantiate};
+use crate::{
+    AsyncContext, AsyncKernel, Construction, Device, Devices, Executor, Outputs, Program, Registry, RemoteFunction,
+    RemoteTasks, Step, Value,
+};
+use graphmill_graph::{Graph, SlotTypes, instantiate, remote_body};
 use graphmill_tensor::{Result, Tensor, internal, invalid_argument};
 use graphmill_wire::tensorflow::NameAttrList;
 use parking_lot::{Condvar, Mutex};
@@ -14,19 +17,20 @@ const CALLS_ON_A_STACK: u32 = 16;
 /// How long a call may keep the thread of its caller.
 const BORROWED_SLICE: Duration = Duration::from_millis(1);
 
-/// What the functions that a graph's nodes call need: the library, kernels, a device and threads. It keeps the functions that
-/// have been called, each prepared once for the attributes it is called with.
+/// What the functions that a graph's nodes call need: the library, kernels, devices and threads. It keeps the functions that
+/// have been called, each prepared once for the attributes it is called with and the device it is called on.
 pub struct FunctionRuntime {
     /// A graph without nodes, for its library and versions.
     graph: Graph,
     registry: Arc<Registry>,
-    device: Arc<Device>,
+    devices: Devices,
     executor: Executor,
+    remote: Option<Arc<dyn RemoteTasks>>,
     instances: Mutex<HashMap<Key, Cell>>,
 }
 
-/// A function's name, and the bytes of its attributes.
-type Key = (String, Vec<u8>);
+/// A function's name, the bytes of its attributes, and the name of the device.
+type Key = (String, Vec<u8>, String);
 
 /// A function that is being prepared by the first who asks, while others wait.
 type Cell = Arc<OnceLock<Result<Arc<Instance>>>>;
@@ -39,14 +43,26 @@ struct Instance {
 }
 
 impl FunctionRuntime {
-    /// For functions of a graph's library.
+    /// For functions of a graph's library that run on these devices alone.
     pub fn new(
         graph: &Graph,
         registry: Arc<Registry>,
-        device: Arc<Device>,
+        devices: impl Into<Devices>,
         executor: Executor,
     ) -> Arc<FunctionRuntime> {
-        Arc::new(FunctionRuntime { graph: Graph::like(graph), registry, device, executor, instances: Mutex::default() })
+        FunctionRuntime::in_cluster(graph, registry, devices.into(), executor, None)
+    }
+
+    /// For functions of a graph's library that may run on other tasks as well.
+    pub fn in_cluster(
+        graph: &Graph,
+        registry: Arc<Registry>,
+        devices: Devices,
+        executor: Executor,
+        remote: Option<Arc<dyn RemoteTasks>>,
+    ) -> Arc<FunctionRuntime> {
+        let graph = Graph::like(graph);
+        Arc::new(FunctionRuntime { graph, registry, devices, executor, remote, instances: Mutex::default() })
     }
 
     /// The kernels.
@@ -54,14 +70,15 @@ impl FunctionRuntime {
         &self.registry
     }
 
-    /// Where functions run.
-    pub fn device(&self) -> &Arc<Device> {
-        &self.device
+    /// Where functions may run.
+    pub fn devices(&self) -> &Devices {
+        &self.devices
     }
 
-    /// For functions of another graph's library, with the same kernels, device and threads.
+    /// For functions of another graph's library, with the same kernels, devices and threads.
     pub fn for_graph(&self, graph: &Graph) -> Arc<FunctionRuntime> {
-        FunctionRuntime::new(graph, self.registry.clone(), self.device.clone(), self.executor.clone())
+        let (registry, devices, executor) = (self.registry.clone(), self.devices.clone(), self.executor.clone());
+        FunctionRuntime::in_cluster(graph, registry, devices, executor, self.remote.clone())
     }
 
     /// The graph, without nodes, whose library has the functions.
@@ -70,16 +87,16 @@ impl FunctionRuntime {
     }
 
     /// The function, prepared if this is the first call.
-    fn instance(self: &Arc<Self>, function: &NameAttrList) -> Result<Arc<Instance>> {
+    fn instance(self: &Arc<Self>, function: &NameAttrList, device: &Arc<Device>) -> Result<Arc<Instance>> {
         let attrs = NameAttrList { name: String::new(), ..function.clone() };
-        let key = (function.name.clone(), prost::Message::encode_to_vec(&attrs));
+        let key = (function.name.clone(), prost::Message::encode_to_vec(&attrs), device.name().to_owned());
         let cell = self.instances.lock().entry(key).or_default().clone();
-        cell.get_or_init(|| self.instantiate(function).map(Arc::new)).clone()
+        cell.get_or_init(|| self.instantiate(function, device).map(Arc::new)).clone()
     }
 
-    fn instantiate(self: &Arc<Self>, function: &NameAttrList) -> Result<Instance> {
+    fn instantiate(self: &Arc<Self>, function: &NameAttrList, device: &Arc<Device>) -> Result<Instance> {
         let body = instantiate(&self.graph, function)?;
-        let program = Program::build_function(&body.graph, self, &function.name)?;
+        let program = Program::build_function(&body.graph, self, device, &function.name)?;
         if program.feeds().len() != body.args.len() || program.fetches().len() != body.results.len() {
             return Err(internal!("The body of function {} does not fit its signature", function.name));
         }
@@ -92,12 +109,19 @@ impl FunctionRuntime {
 pub struct FunctionHandle {
     function: NameAttrList,
     runtime: Weak<FunctionRuntime>,
+    /// Where the function runs, as a whole.
+    device: Arc<Device>,
     bound: OnceLock<Weak<Instance>>,
 }
 
 impl FunctionHandle {
-    pub(crate) fn new(function: NameAttrList, runtime: Weak<FunctionRuntime>) -> FunctionHandle {
-        FunctionHandle { function, runtime, bound: OnceLock::new() }
+    pub(crate) fn new(function: NameAttrList, runtime: Weak<FunctionRuntime>, device: Arc<Device>) -> FunctionHandle {
+        FunctionHandle { function, runtime, device, bound: OnceLock::new() }
+    }
+
+    /// The same function on another device.
+    pub fn on(&self, device: &Arc<Device>) -> FunctionHandle {
+        FunctionHandle::new(self.function.clone(), self.runtime.clone(), device.clone())
     }
 
     /// The function's name.
@@ -120,13 +144,27 @@ impl FunctionHandle {
         if let Some(instance) = self.bound.get().and_then(Weak::upgrade) {
             return Ok(Function { runtime, instance });
         }
-        let instance = runtime.instance(&self.function)?;
+        let instance = runtime.instance(&self.function, &self.device)?;
         // Another thread may have been first, with the same instance.
         let _ = self.bound.set(Arc::downgrade(&instance));
         Ok(Function { runtime, instance })
     }
 
-    /// What the function's library, kernels and device are; `None` once the graph is gone.
+    /// The same function on a device of another task, by the device's full name.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if no such task is known, `NOT_FOUND` if the library has no such function, and what is wrong with its body.
+    pub fn on_other_task(&self, device: &str) -> Result<Arc<dyn RemoteFunction>> {
+        let runtime = self.runtime.upgrade();
+        let runtime = runtime.ok_or_else(|| internal!("There is no library of functions for {}", self.name()))?;
+        let Some(remote) = &runtime.remote else {
+            let names: Vec<&str> = runtime.devices.iter().map(|device| device.name()).collect();
+            return Err(invalid_argument!("{device} unknown device. There are [ {} ]", names.join(", ")));
+        };
+        remote.function(device, remote_body(&runtime.graph, &self.function, device)?)
+    }
+
+    /// What the function's library, kernels and devices are; `None` once the graph is gone.
     pub fn runtime(&self) -> Option<Arc<FunctionRuntime>> {
         self.runtime.upgrade()
     }

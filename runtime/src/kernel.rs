@@ -50,9 +50,9 @@ impl<'a> Construction<'a> {
         Construction { node, device, functions: Weak::new(), registry: None }
     }
 
-    /// For a node that may call functions.
-    pub fn with_functions(node: &'a Node, runtime: &'a Arc<FunctionRuntime>) -> Construction<'a> {
-        Construction { node, device: runtime.device(), functions: Arc::downgrade(runtime), registry: None }
+    /// For a node that may call functions, on the device that it is on itself.
+    pub fn with_functions(node: &'a Node, device: &'a Arc<Device>, runtime: &Arc<FunctionRuntime>) -> Construction<'a> {
+        Construction { node, device, functions: Arc::downgrade(runtime), registry: None }
     }
 
     /// The node.
@@ -101,7 +101,7 @@ impl<'a> Construction<'a> {
 
     /// A function of the graph's library.
     pub fn handle(&self, function: NameAttrList) -> FunctionHandle {
-        FunctionHandle::new(function, self.functions.clone())
+        FunctionHandle::new(function, self.functions.clone(), self.device.clone())
     }
 
     /// Types of the inputs, lists expanded.

@@ -15,6 +15,7 @@ pub mod philox;
 mod queue;
 mod queue_spec;
 mod registry;
+mod remote;
 mod rendezvous;
 mod resource;
 mod step;
@@ -30,10 +31,10 @@ pub use cancellation::{CallbackId, CancellationManager};
 pub use collective::{
     CollectiveInstance, CollectiveKind, CollectiveMember, CollectivePart, Collectives, Fetched, Joined, Taken,
 };
-pub use device::Device;
+pub use device::{Device, Devices, local_name};
 pub use executor::{Executor, KernelCache, PartialRun, Port, Program};
 pub use function::{Call, Function, FunctionHandle, FunctionRuntime, outputs};
-pub use graphmill_graph::{DeviceSpec, hash64, hash64_combine, is_job_name};
+pub use graphmill_graph::{DeviceSpec, RemoteBody, hash64, hash64_combine, is_job_name};
 pub use intra_op::IntraOpPool;
 pub use kernel::{AnyKernel, AsyncContext, AsyncKernel, Construction, Context, Kernel, NodeInfo, Outputs, SlotTypes};
 pub use owned::{OwnedResource, unique_number};
@@ -41,6 +42,7 @@ pub use part::Part;
 pub use queue::{Queue, QueueDone, QueueOrder, Tuple};
 pub use queue_spec::{QueueSpec, dtype_list, shape_list};
 pub use registry::{Entry, Registration, Registry};
+pub use remote::{RemoteFunction, RemoteTasks};
 pub use rendezvous::{LocalRendezvous, Parcel, Receiver, Rendezvous, WaiterId};
 pub use resource::{Resource, ResourceManager, type_hash};
 pub use step::Step;

@@ -1,6 +1,6 @@
 //! What ran when in a step, for timelines.
 
-use crate::{NodeInfo, Value};
+use crate::{Device, NodeInfo, Value};
 use graphmill_tensor::{DType, Shape};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -23,6 +23,8 @@ pub struct NodeTrace {
     pub name: Arc<str>,
     /// The op.
     pub op: Arc<str>,
+    /// Where it ran.
+    pub device: Arc<Device>,
     /// When its kernel started.
     pub started: Duration,
     /// When its kernel had ended.
@@ -40,7 +42,7 @@ impl Trace {
     }
 
     /// Notes a node that ends now.
-    pub(crate) fn record(&self, node: &NodeInfo, started: Instant, outputs: &[Value]) {
+    pub(crate) fn record(&self, (node, device): (&NodeInfo, &Arc<Device>), started: Instant, outputs: &[Value]) {
         let ended = self.since_epoch(Instant::now());
         let described = outputs.iter().enumerate().filter_map(|(slot, value)| match value {
             Value::Tensor(tensor) => Some((slot, tensor.dtype(), tensor.shape().clone())),
@@ -49,6 +51,7 @@ impl Trace {
         let trace = NodeTrace {
             name: node.name.clone(),
             op: node.op.clone(),
+            device: device.clone(),
             started: self.since_epoch(started),
             ended,
             thread: thread_number(),

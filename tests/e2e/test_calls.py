@@ -138,7 +138,7 @@ def test_a_call_on_the_own_device(server):
     )
     with v1.Session(server.target) as session:
         np.testing.assert_equal(session.run(own), [2.0, 4.0])
-        with pytest.raises(tf.errors.InvalidArgumentError, match="/job:ps/task:7/cpu:0"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="/job:ps/replica:0/task:7/device:CPU:0"):
             session.run(other)
 
 

@@ -1,6 +1,7 @@
 //! The flags of `graphmill serve`, which `graphmill config show` takes too.
 
 use super::cluster::ClusterText;
+use super::device_count::DeviceCount;
 use super::{Layer, seconds};
 use graphmill_cluster::ClusterSpec;
 use std::path::PathBuf;
@@ -29,6 +30,9 @@ pub struct Flags {
     /// All tasks: ps=HOST:PORT;worker=HOST:PORT,HOST:PORT or ps|HOST:PORT,worker|HOST:PORT;HOST:PORT [default: that of TF_CONFIG, else this task alone]
     #[arg(long)]
     cluster: Option<ClusterSpec>,
+    /// How many devices of a type this task has; CPU is the only type [default: those of --session-config, else CPU=1]
+    #[arg(long, value_name = "TYPE=COUNT")]
+    device_count: Option<DeviceCount>,
     /// Threads that share a loop within an op; 0 for one each core
     #[arg(long)]
     intra_op_threads: Option<usize>,
@@ -77,6 +81,7 @@ impl Flags {
             task: self.task,
             host: self.host,
             port: self.port,
+            device_count: self.device_count,
             intra_op_threads: self.intra_op_threads,
             inter_op_threads: self.inter_op_threads,
             file_root: self.file_root,

@@ -1,6 +1,7 @@
 //! What a server is told: by flags, by files, and by the environment, in one form.
 
 mod cluster;
+mod device_count;
 mod file;
 mod flags;
 pub mod proto;
@@ -11,6 +12,7 @@ pub use flags::Flags;
 
 use anyhow::{Context, Result, anyhow, bail};
 use cluster::ClusterText;
+use device_count::DeviceCount;
 use graphmill_cluster::{ClusterSpec, Random, ServerConfig};
 use graphmill_wire::tensorflow::{ConfigProto, ServerDef};
 use serde::Deserialize;
@@ -33,6 +35,7 @@ pub struct Layer {
     task: Option<u32>,
     host: Option<String>,
     port: Option<u16>,
+    device_count: Option<DeviceCount>,
     intra_op_threads: Option<usize>,
     inter_op_threads: Option<usize>,
     file_root: Option<PathBuf>,
@@ -96,6 +99,7 @@ pub struct Settings {
     task: Chosen<u32>,
     host: Chosen<Option<String>>,
     port: Chosen<Option<u16>>,
+    device_count: Chosen<Option<DeviceCount>>,
     intra_op_threads: Chosen<usize>,
     inter_op_threads: Chosen<usize>,
     file_root: Chosen<Option<PathBuf>>,
@@ -169,6 +173,7 @@ impl Settings {
             task: or!(task, 0),
             host: optional!(host),
             port: optional!(port),
+            device_count: optional!(device_count),
             intra_op_threads: or!(intra_op_threads, 0),
             inter_op_threads: or!(inter_op_threads, 0),
             file_root: optional!(file_root),
@@ -208,6 +213,7 @@ impl Settings {
             job: self.job.value.clone(),
             task: self.task.value,
             cluster: self.cluster.value.clone(),
+            cpu_devices: self.device_count.value.map_or(0, |count| count.0),
             intra_op_threads: self.intra_op_threads.value,
             inter_op_threads: self.inter_op_threads.value,
             session_timeout: (timeout > 0.0).then(|| Duration::from_secs_f64(timeout)),
@@ -250,6 +256,12 @@ impl Settings {
             true => source.to_owned(),
             false => self.session_config.source.clone(),
         };
+        let (chosen, devices) = (&self.device_count, DeviceCount(config.cpu_devices()));
+        let source = match chosen.value.is_some() || devices.0 == 1 {
+            true => &chosen.source,
+            false => &self.session_config.source,
+        };
+        add("device-count", json!(devices.to_string()), source);
         let own = (&self.intra_op_threads, &self.inter_op_threads);
         add("intra-op-threads", json!(intra), &of_session(own.0.value, intra, &own.0.source));
         add("inter-op-threads", json!(inter), &of_session(own.1.value, inter, &own.1.source));

@@ -86,11 +86,10 @@ impl CollectiveState {
     /// failed here.
     pub async fn recv_buf(&self, task: &Task, request: RecvBufRequest) -> Result<Frames> {
         let device = &request.src_device;
-        let local = |name: &str| name.find("/device:").and_then(|at| name.get(at..)).unwrap_or(name).to_owned();
-        if local(device) != local(task.device.name()) {
+        let Some(found) = task.devices.find_local(device) else {
             return Err(invalid_argument!("{device} unknown device."));
-        }
-        let (given, own) = (request.src_incarnation, task.device.incarnation());
+        };
+        let (given, own) = (request.src_incarnation, found.incarnation());
         if given != own {
             return Err(failed_precondition!(
                 "RecvBuf expects a different device incarnation: {given} vs. {own}. Your worker job that contains the device \

@@ -25,7 +25,7 @@ impl Control {
             task: task.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             process: std::process::id(),
-            incarnation: format!("{:016x}", task.device.incarnation()),
+            incarnation: format!("{:016x}", task.devices.first().incarnation()),
             since: self.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
             age: self.begun.elapsed().as_secs_f64(),
             ends: master.ends(),
@@ -99,7 +99,7 @@ fn rendezvous(task: &Task) -> RendezvousStatus {
 }
 
 fn resources(task: &Task) -> Vec<ResourceStatus> {
-    let census = task.device.resources().census().into_iter();
+    let census = task.devices.iter().flat_map(|device| device.resources().census());
     let counted = census.map(|(container, type_name, number)| ResourceStatus {
         container,
         kind: plain(type_name),
@@ -109,7 +109,7 @@ fn resources(task: &Task) -> Vec<ResourceStatus> {
 }
 
 fn queues(task: &Task) -> Vec<QueueStatus> {
-    let all = task.device.resources().all::<Queue>().into_iter();
+    let all = task.devices.iter().flat_map(|device| device.resources().all::<Queue>());
     let queues = all.map(|(container, name, queue)| {
         let (enqueues, dequeues) = queue.waiting();
         QueueStatus {

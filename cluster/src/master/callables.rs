@@ -102,11 +102,12 @@ impl Master {
         let options = callable.options.run_options.as_ref();
         let deadline = run_step::earlier(deadline, run_step::own_deadline(options, &session));
         let feeds = callable.order.feeds(feed.iter().map(Some))?;
-        let step = self.new_step(&session, &callable.run, options, deadline).await?;
-        let (outputs, remote) = self.execute(&session, &callable.run, &step, feeds, options, deadline).await?;
+        let wanted = run_step::records_wanted(options, &session, &callable.run);
+        let step = self.new_step(&session, &callable.run, wanted, deadline).await?;
+        let (outputs, remote) = self.execute(&session, &callable.run, &step, feeds, wanted, deadline).await?;
         let fetch = |at| callable.order.fetch(at, &outputs);
         let tensors = (0..callable.options.fetch.len()).map(fetch).collect::<Result<Vec<_>>>()?;
-        step_reply::tensors(&tensors, &run_step::metadata(options, &callable.run, &step, remote))
+        step_reply::tensors(&tensors, &run_step::metadata(wanted, &callable.run, &step, remote))
     }
 
     /// Forgets a prepared step; an unknown handle is fine.

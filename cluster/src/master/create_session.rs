@@ -1,19 +1,18 @@
 //! `CreateSession`: opens a session on a graph.
 
-use super::session::{Session, SessionOptions};
+use super::session::{CostModel, Session, SessionOptions};
 use super::workers::{RemoteSessions, SessionTerms, Workers};
 use super::{Handle, Master, placement, run_step};
 use crate::collective::Leader;
 use crate::grpc::{Frames, decode};
 use crate::peers::{Peers, task_name};
+use crate::task::attributes_of;
 use crate::{ClusterSpec, DeviceSpec, heavy};
 use bytes::Bytes;
 use graphmill_graph::{Graph, ImportOptions};
-use graphmill_runtime::Device;
+use graphmill_runtime::Devices;
 use graphmill_tensor::{Result, invalid_argument};
-use graphmill_wire::tensorflow::{
-    ConfigProto, CreateSessionRequest, CreateSessionResponse, DeviceAttributes, ServerDef,
-};
+use graphmill_wire::tensorflow::{ConfigProto, CreateSessionRequest, CreateSessionResponse, ServerDef};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -46,8 +45,8 @@ impl Master {
             share_devices: config.share_cluster_devices_in_session
                 || config.experimental.as_ref().is_some_and(|more| more.share_cluster_devices_in_session),
         };
-        let device = view.device;
-        let own_devices = self.own_devices(&device);
+        let devices = view.devices;
+        let own_devices = devices.iter().map(|device| attributes_of(device)).collect();
         let workers = tokio::select! {
             biased;
             status = self.closed() => return Err(status),
@@ -57,12 +56,14 @@ impl Master {
         let session = heavy::run(size, move || {
             let mut graph = Graph::from_def_with(request.graph_def.unwrap_or_default(), ImportOptions::default())?;
             placement::place_graph(&mut graph, &workers, &registry, &options)?;
-            Ok(Session::new(options, device, workers, graph))
+            Ok(Session::new(options, devices, workers, graph))
         })
         .await?;
         let handle = Handle(self.task.random.next());
         if !session.workers.remote.is_empty() {
-            let remote = RemoteSessions::open(&self.task, handle.to_string(), &session.workers, &terms, limit).await?;
+            let own = self.worker.own_session(&handle.to_string(), &session.devices, &session.workers.peers);
+            let remote = RemoteSessions::open(&self.task, handle.to_string(), &session.workers, &terms, own, limit);
+            let remote = remote.await?;
             *session.remote.lock() = Some(remote);
         }
         self.add(handle, session)?;
@@ -74,11 +75,16 @@ impl Master {
     fn view(&self, config: &ConfigProto, target: &str) -> Result<View> {
         let task = &self.task;
         let Some(cluster) = config.cluster_def.as_ref().filter(|cluster| !cluster.job.is_empty()) else {
-            let device = match config.isolate_session_state {
-                true => Arc::new(task.device.isolated()),
-                false => task.device.clone(),
+            let devices = match config.isolate_session_state {
+                true => task.devices.isolated(),
+                false => task.devices.clone(),
             };
-            return Ok(View { peers: task.peers.clone(), device, isolate: config.isolate_session_state, server: None });
+            return Ok(View {
+                peers: task.peers.clone(),
+                devices,
+                isolate: config.isolate_session_state,
+                server: None,
+            });
         };
         let spec = ClusterSpec::from_proto(cluster)?;
         let (job, index) = own_place(&spec, target)?;
@@ -93,26 +99,17 @@ impl Master {
             config.experimental.as_ref().is_some_and(|more| more.share_session_state_in_clusterspec_propagation);
         Ok(View {
             peers: Arc::new(Peers::new(&own, &spec, &task.network)),
-            device: Arc::new(task.device.renamed(&own, &job, !shared)),
+            devices: task.devices.renamed(&own, &job, !shared),
             isolate: !shared,
             server: Some(ServerDef { cluster: Some(cluster.clone()), ..Default::default() }),
         })
-    }
-
-    /// The own devices under the name that the session has for them.
-    fn own_devices(&self, device: &Device) -> Vec<DeviceAttributes> {
-        let mut devices = self.task.device_attributes();
-        for attributes in &mut devices {
-            attributes.name = device.name().to_owned();
-        }
-        devices
     }
 }
 
 /// The cluster and the own task as one session sees them.
 struct View {
     peers: Arc<Peers>,
-    device: Arc<Device>,
+    devices: Devices,
     isolate: bool,
     server: Option<ServerDef>,
 }
@@ -145,15 +142,17 @@ fn session_options(config: &ConfigProto) -> Result<SessionOptions> {
         return Err(invalid_argument!("Distributed session does not support session thread pool options."));
     }
     let experimental = config.experimental.clone().unwrap_or_default();
+    let graph_options = config.graph_options.clone().unwrap_or_default();
     Ok(SessionOptions {
         soft_placement: config.allow_soft_placement,
         timeout: milliseconds(config.operation_timeout_in_ms),
         static_graph: experimental.optimize_for_static_graph,
         no_partition_graphs: experimental.disable_output_partition_graphs,
         log_placement: config.log_device_placement,
-        bfloat16_sendrecv: config.graph_options.as_ref().is_some_and(|options| options.enable_bfloat16_sendrecv),
+        bfloat16_sendrecv: graph_options.enable_bfloat16_sendrecv,
         own_cluster: config.cluster_def.as_ref().is_some_and(|cluster| !cluster.job.is_empty()),
         leader: String::new(),
+        cost_model: CostModel::new(graph_options.build_cost_model, graph_options.build_cost_model_after),
         config: ConfigProto { cluster_def: None, ..config.clone() },
     })
 }
@@ -204,6 +203,13 @@ mod tests {
         let options = session_options(&config).unwrap();
         assert_eq!(options.timeout, Some(Duration::from_millis(7)));
         assert!(options.static_graph && !options.soft_placement);
+        let due = |every, after| {
+            let model = CostModel::new(every, after);
+            (0..5).map(|runs| model.is_some_and(|model| model.is_due(runs))).collect::<Vec<_>>()
+        };
+        assert_eq!(due(2, 1), [true, false, true, false, true]);
+        assert_eq!(due(3, 0), [false, false, true, false, false]);
+        assert_eq!((due(0, 0), due(-1, 0), due(1, i64::MIN)), (vec![false; 5], vec![false; 5], vec![true; 5]));
         assert_eq!(milliseconds(-1), None);
         assert_eq!(milliseconds(0), None);
     }

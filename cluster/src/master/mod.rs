@@ -24,15 +24,18 @@ use crate::grpc::Frames;
 use crate::request_ids::RequestIds;
 use crate::running::{self, RunningSteps};
 use crate::task::Task;
+use crate::worker::Worker;
 use bytes::Bytes;
 use graphmill_tensor::{Result, Status, aborted, unavailable};
 use graphmill_wire::service::MasterMethod;
 use parking_lot::{Mutex, RwLock};
+pub(crate) use remote_parts::RemotePart;
 use session::Session;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+pub(crate) use workers::{FAREWELL, tell};
 
 /// Requests of all kinds that are remembered, so that none is served twice.
 const REMEMBERED_REQUESTS: usize = 10_000;
@@ -40,6 +43,8 @@ const REMEMBERED_REQUESTS: usize = 10_000;
 /// Answers the calls of clients.
 pub(crate) struct Master {
     task: Arc<Task>,
+    /// The worker of the same server.
+    worker: Arc<Worker>,
     /// What every session's settings are merged with.
     defaults: SessionDefaults,
     sessions: RwLock<Sessions>,
@@ -74,9 +79,9 @@ impl std::fmt::Display for Handle {
 }
 
 impl Master {
-    pub fn new(task: Arc<Task>, defaults: SessionDefaults) -> Master {
+    pub fn new(task: Arc<Task>, worker: Arc<Worker>, defaults: SessionDefaults) -> Master {
         let request_ids = Mutex::new(RequestIds::new(REMEMBERED_REQUESTS));
-        Master { task, defaults, sessions: RwLock::default(), closing: Notify::new(), request_ids }
+        Master { task, worker, defaults, sessions: RwLock::default(), closing: Notify::new(), request_ids }
     }
 
     /// Answers one call.

@@ -10,7 +10,8 @@ use graphmill_graph::{Graph, Signature};
 use graphmill_runtime::{PartialRun, Port, Step};
 use graphmill_tensor::{Result, Status, Tensor, deadline_exceeded, internal, invalid_argument, not_found};
 use graphmill_wire::tensorflow::{
-    NamedTensorProto, PartialRunSetupRequest, PartialRunSetupResponse, RunGraphResponse, RunMetadata, RunStepRequest,
+    ExecutorOpts, NamedTensorProto, PartialRunSetupRequest, PartialRunSetupResponse, RunGraphResponse, RunMetadata,
+    RunStepRequest,
 };
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -96,7 +97,7 @@ impl Master {
             outcome: None,
             reports: Vec::new(),
         };
-        let step = self.new_step(&session, &prepared, None, None).await?;
+        let step = self.new_step(&session, &prepared, ExecutorOpts::default(), None).await?;
         let partial = Partial { prepared, graph, step, progress: Mutex::new(progress), news: Notify::new() };
         Frames::message(&PartialRunSetupResponse { partial_run_handle: session.partial_runs.add(partial) })
     }
@@ -140,8 +141,9 @@ impl Master {
             }
         };
         let named = request.fetch.iter().map(String::as_str).zip(tensors).collect();
+        let wanted = run_step::executor_options(options);
         let metadata =
-            last.then(|| run_step::metadata(options, &partial.prepared, &partial.step, partial.take_reports()));
+            last.then(|| run_step::metadata(wanted, &partial.prepared, &partial.step, partial.take_reports()));
         step_reply::named_tensors(named, &metadata.unwrap_or_else(RunMetadata::default))
     }
 

@@ -7,15 +7,17 @@ use crate::collective::key_of_graph;
 use crate::heavy;
 use crate::late_reads::read_references_late;
 use crate::peers::task_of;
+use crate::remote_functions::RemoteFunctions;
 use crate::task::Task;
 use graphmill_graph::{ClientDevice, Graph, Partition, PartitionOptions, Signature, lower, partition, prune};
-use graphmill_runtime::{FunctionRuntime, Port, Program};
+use graphmill_runtime::{FunctionRuntime, Port, Program, RemoteTasks};
 use graphmill_tensor::{Result, Tensor, failed_precondition, internal, invalid_argument};
 use graphmill_wire::tensorflow::{RunOptions, RunStepRequest, TensorProto};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use tokio::sync::OnceCell;
 
 /// Most orders of names that are remembered. A client sends few; one that shuffles its names only loses the shortcut.
@@ -31,6 +33,8 @@ pub(super) struct Prepared {
     pub remote: Vec<RemotePart>,
     /// Names the graph where tasks count its steps together; 0 without collective operations.
     pub collective_graph_key: i64,
+    /// How often it was run, where the session counts that.
+    pub runs: AtomicI64,
 }
 
 /// The prepared runs of a session. They live as long as it does.
@@ -192,10 +196,14 @@ impl Session {
             let (mut own, others, key) = session.cut(&on, &graph, &signature)?;
             let collective_graph_key = if wanted_key == 0 { key } else { wanted_key };
             read_references_late(&mut own);
-            let (registry, device, executor) = (on.registry.clone(), session.device.clone(), on.executor.clone());
-            let functions = FunctionRuntime::new(&own, registry, device, executor);
+            let (registry, devices, executor) = (on.registry.clone(), session.devices.clone(), on.executor.clone());
+            let handle = session.remote.lock().as_ref().map(|remote| remote.handle.clone());
+            let remote = handle
+                .map(|handle| -> Arc<dyn RemoteTasks> { RemoteFunctions::new(&on, &session.workers.peers, &handle) });
+            let functions = FunctionRuntime::in_cluster(&own, registry, devices, executor, remote);
             let program = Program::build_with(&own, &functions, &session.kernels)?;
-            Ok((Prepared { program: Arc::new(program), graph: own, remote: Vec::new(), collective_graph_key }, others))
+            let (program, remote, runs) = (Arc::new(program), Vec::new(), AtomicI64::new(0));
+            Ok((Prepared { program, graph: own, remote, collective_graph_key, runs }, others))
         })
         .await?;
         for part in parts {
@@ -209,7 +217,8 @@ impl Session {
 
     /// What a signature needs of a graph: the part of the own task, those of others, and the collective graph key.
     fn cut(&self, task: &Task, graph: &Graph, signature: &Signature) -> Result<(Graph, Vec<Partition>, i64)> {
-        let client = ClientDevice { name: self.device.name().to_owned(), incarnation: self.device.incarnation() };
+        let first = self.devices.first();
+        let client = ClientDevice { name: first.name().to_owned(), incarnation: first.incarnation() };
         let mut graph = lower(prune(graph, signature, &client)?)?;
         // Bodies of functions come with wishes of their own.
         placement::place_graph(&mut graph, &self.workers, &task.registry, &self.options)?;
@@ -236,7 +245,7 @@ impl Session {
         let worker = worker.ok_or_else(|| internal!("{} is not in the session", part.location))?;
         let config = self.options.config.clone();
         let terms = (config.graph_options.clone(), Some(config));
-        RemotePart::register(task, worker.channel.clone(), handle, &part.graph, terms, key).await
+        RemotePart::register(&task.runtime, worker.channel.clone(), handle, &part.graph, terms, key).await
     }
 }
 

@@ -25,7 +25,7 @@ const ROOT_CAUSE_PATIENCE: Duration = Duration::from_secs(5);
 const REPORT_AFTER: Duration = Duration::from_secs(60);
 
 /// A part of a graph that is registered on another task.
-pub(super) struct RemotePart {
+pub(crate) struct RemotePart {
     pub channel: Arc<Channel>,
     session_handle: String,
     graph_handle: String,
@@ -33,12 +33,12 @@ pub(super) struct RemotePart {
 }
 
 impl RemotePart {
-    /// Registers a part of a session's graph.
+    /// Registers a part of a session's graph, in the session of this handle; without one in that of masters which make none.
     ///
     /// # Errors
     /// What the task answers.
     pub async fn register(
-        task: &Task,
+        runtime: &Handle,
         channel: Arc<Channel>,
         session_handle: String,
         graph: &Graph,
@@ -47,7 +47,7 @@ impl RemotePart {
     ) -> Result<RemotePart> {
         let request = RegisterGraphRequest {
             session_handle: session_handle.clone(),
-            create_worker_session_called: true,
+            create_worker_session_called: !session_handle.is_empty(),
             graph_def: Some(graph.to_stripped_def()),
             graph_options: options,
             config_proto: config,
@@ -58,15 +58,25 @@ impl RemotePart {
         let answer = channel.call(WorkerMethod::RegisterGraph.path(), message, None).await;
         let answer = answer.map_err(|error| error.from_task(channel.task()))?;
         let graph_handle = decode_answer::<RegisterGraphResponse>(answer, "RegisterGraph")?.graph_handle;
-        Ok(RemotePart { channel, session_handle, graph_handle, runtime: task.runtime.clone() })
+        Ok(RemotePart { channel, session_handle, graph_handle, runtime: runtime.clone() })
+    }
+
+    /// What a request to run the part begins with.
+    pub fn run_graph_request(&self) -> RunGraphRequest {
+        RunGraphRequest {
+            session_handle: self.session_handle.clone(),
+            create_worker_session_called: !self.session_handle.is_empty(),
+            graph_handle: self.graph_handle.clone(),
+            ..Default::default()
+        }
     }
 }
 
 impl Drop for RemotePart {
     fn drop(&mut self) {
         let request = DeregisterGraphRequest {
+            create_worker_session_called: !self.session_handle.is_empty(),
             session_handle: std::mem::take(&mut self.session_handle),
-            create_worker_session_called: true,
             graph_handle: std::mem::take(&mut self.graph_handle),
         };
         let channels = [self.channel.clone()];
@@ -181,14 +191,11 @@ fn on_cancellation(step: &Step) -> oneshot::Receiver<()> {
 
 fn request(task: &Task, part: &RemotePart, step: &Step, options: ExecutorOpts) -> Result<Frames> {
     Frames::message(&RunGraphRequest {
-        session_handle: part.session_handle.clone(),
-        create_worker_session_called: true,
-        graph_handle: part.graph_handle.clone(),
         step_id: step.id(),
         exec_opts: Some(options),
         store_errors_in_response_body: true,
         request_id: task.random.next_non_zero().cast_signed(),
-        ..Default::default()
+        ..part.run_graph_request()
     })
 }
 

@@ -6,9 +6,10 @@ use super::session::Session;
 use super::workers::HEAD_START;
 use super::{Master, remote_parts, step_reply};
 use crate::aggregate::from_task;
+use crate::cost_graph::cost_graph;
 use crate::exchange::{step_alone, step_with_exchange};
 use crate::grpc::{Frames, decode};
-use crate::step_stats;
+use crate::records::{partition_graphs, step_stats};
 use bytes::Bytes;
 use graphmill_runtime::Step;
 use graphmill_tensor::{Result, Status, Tensor, cancelled, deadline_exceeded, internal, invalid_argument};
@@ -16,6 +17,7 @@ use graphmill_wire::tensorflow::run_options::TraceLevel;
 use graphmill_wire::tensorflow::{ExecutorOpts, RunGraphResponse, RunMetadata, RunOptions, RunStepRequest};
 use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
@@ -48,11 +50,12 @@ impl Master {
         }
         let prepared = session.prepare(&self.task, &request).await?;
         let feeds = prepared.order.feeds(request.feed.iter().map(|feed| feed.tensor.as_ref()))?;
-        let step = self.new_step(&session, &prepared.run, options, deadline).await?;
-        let (outputs, remote) = self.execute(&session, &prepared.run, &step, feeds, options, deadline).await?;
+        let wanted = records_wanted(options, &session, &prepared.run);
+        let step = self.new_step(&session, &prepared.run, wanted, deadline).await?;
+        let (outputs, remote) = self.execute(&session, &prepared.run, &step, feeds, wanted, deadline).await?;
         let named = |&at: &usize| Ok((name_of(&request.fetch, at), prepared.order.fetch(at, &outputs)?));
         let tensors = prepared.distinct_fetches.iter().map(named).collect::<Result<Vec<_>>>()?;
-        step_reply::named_tensors(tensors, &metadata(options, &prepared.run, &step, remote))
+        step_reply::named_tensors(tensors, &metadata(wanted, &prepared.run, &step, remote))
     }
 
     /// Runs a prepared step once, on all tasks. It is cancelled when `deadline` passes, and when this future is dropped. Yields what the
@@ -63,7 +66,7 @@ impl Master {
         run: &Prepared,
         step: &Arc<Step>,
         feeds: Vec<Tensor>,
-        options: Option<&RunOptions>,
+        wanted: ExecutorOpts,
         deadline: Option<Instant>,
     ) -> Result<(Vec<Tensor>, Vec<RunGraphResponse>)> {
         // Held by the own part, which may go on when this future is dropped, and by the step as a whole, whose other parts may last longer.
@@ -81,15 +84,7 @@ impl Master {
                 let outcome = receiver.await.unwrap_or_else(|_| Err(internal!("The step ended without an outcome")));
                 return outcome.map(|outputs| (outputs, Vec::new()));
             }
-            remote_parts::run(
-                &self.task,
-                session.workers.peers.own(),
-                &run.remote,
-                step,
-                executor_options(options),
-                receiver,
-            )
-            .await
+            remote_parts::run(&self.task, session.workers.peers.own(), &run.remote, step, wanted, receiver).await
         };
         let collectives = &self.task.collectives;
         let key = run.collective_graph_key;
@@ -131,7 +126,7 @@ impl Master {
         &self,
         session: &Session,
         run: &Prepared,
-        options: Option<&RunOptions>,
+        wanted: ExecutorOpts,
         deadline: Option<Instant>,
     ) -> Result<Arc<Step>> {
         let (task, peers) = (&self.task, &session.workers.peers);
@@ -144,7 +139,7 @@ impl Master {
             true => step_alone(task, peers, id, leader),
             false => step_with_exchange(task, peers, id, leader).0,
         };
-        if is_traced(options) {
+        if wanted.record_timeline || wanted.record_costs {
             step.start_trace();
         }
         Ok(step)
@@ -224,6 +219,12 @@ pub(super) fn check_options(options: Option<&RunOptions>, session: &Session) -> 
     Ok(())
 }
 
+/// What the tasks record of a step: what its options want, and costs where the session's cost model is due.
+pub(super) fn records_wanted(options: Option<&RunOptions>, session: &Session, run: &Prepared) -> ExecutorOpts {
+    let record_costs = session.options.cost_model.is_some_and(|model| model.is_due(run.runs.fetch_add(1, Relaxed)));
+    ExecutorOpts { record_costs, ..executor_options(options) }
+}
+
 /// What other tasks are told of a step's options.
 pub(super) fn executor_options(options: Option<&RunOptions>) -> ExecutorOpts {
     ExecutorOpts {
@@ -241,21 +242,23 @@ pub(super) fn is_traced(options: Option<&RunOptions>) -> bool {
 
 /// What a step says beside its tensors.
 pub(super) fn metadata(
-    options: Option<&RunOptions>,
+    wanted: ExecutorOpts,
     run: &Prepared,
     step: &Step,
     remote: Vec<RunGraphResponse>,
 ) -> RunMetadata {
     let mut metadata = RunMetadata::default();
-    if let Some(options) = options {
-        if let (true, Some(trace)) = (is_traced(Some(options)), step.trace()) {
-            metadata.step_stats = Some(step_stats::step_stats(trace, &run.graph, run.program.device().name()));
-        }
-        if options.output_partition_graphs {
-            metadata.partition_graphs.push(run.graph.to_def());
-        }
+    if let Some(trace) = step.trace() {
+        metadata.step_stats = wanted.record_timeline.then(|| step_stats(trace, &run.graph));
+        metadata.cost_graph = wanted.record_costs.then(|| cost_graph(trace, &run.graph));
+    }
+    if wanted.record_partition_graphs {
+        metadata.partition_graphs.extend(partition_graphs(&run.graph, run.program.devices()));
     }
     for response in remote {
+        if let (Some(own), Some(costs)) = (&mut metadata.cost_graph, response.cost_graph) {
+            own.node.extend(costs.node);
+        }
         if let (Some(own), Some(stats)) = (&mut metadata.step_stats, response.step_stats) {
             own.dev_stats.extend(stats.dev_stats);
         }

@@ -6,7 +6,7 @@ use super::prepared::PreparedRuns;
 use super::workers::{RemoteSessions, Workers};
 use crate::running::RunningSteps;
 use graphmill_graph::Graph;
-use graphmill_runtime::{Device, KernelCache};
+use graphmill_runtime::{Devices, KernelCache};
 use graphmill_tensor::{Result, aborted};
 use graphmill_wire::tensorflow::ConfigProto;
 use parking_lot::Mutex;
@@ -33,15 +33,37 @@ pub(super) struct SessionOptions {
     pub own_cluster: bool,
     /// The task that leads the groups of collective operations.
     pub leader: String,
+    /// When steps record what their nodes cost.
+    pub cost_model: Option<CostModel>,
     /// What tasks are told with each graph.
     pub config: ConfigProto,
+}
+
+/// Which runs of a prepared step record what their nodes cost: every so many of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CostModel {
+    every: i64,
+    after: i64,
+}
+
+impl CostModel {
+    /// As clients set it: none for an interval that is not positive.
+    pub fn new(every: i64, after: i64) -> Option<CostModel> {
+        (every > 0).then_some(CostModel { every, after })
+    }
+
+    /// Whether the run is one, after so many others.
+    pub fn is_due(self, runs: i64) -> bool {
+        let number = i128::from(runs) + 1 - i128::from(self.after);
+        number % i128::from(self.every) == 0
+    }
 }
 
 /// A graph that grows, the runs that were prepared of it, and the steps that run.
 pub(super) struct Session {
     pub options: SessionOptions,
     /// Where the steps run; of the session alone if it is isolated.
-    pub device: Arc<Device>,
+    pub devices: Devices,
     pub workers: Workers,
     /// The parts of the session on other tasks.
     pub remote: Mutex<Option<RemoteSessions>>,
@@ -63,10 +85,10 @@ struct Versioned {
 }
 
 impl Session {
-    pub fn new(options: SessionOptions, device: Arc<Device>, workers: Workers, graph: Graph) -> Session {
+    pub fn new(options: SessionOptions, devices: Devices, workers: Workers, graph: Graph) -> Session {
         Session {
             options,
-            device,
+            devices,
             workers,
             remote: Mutex::default(),
             next_name: AtomicU64::new(0),

@@ -4,6 +4,7 @@ use crate::DeviceSpec;
 use crate::grpc::{Channel, Frames};
 use crate::peers::{Peers, task_of};
 use crate::task::Task;
+use crate::worker::OwnSession;
 use bytes::Bytes;
 use graphmill_graph::PlacementDevice;
 use graphmill_tensor::{Result, Status, deadline_exceeded, failed_precondition, internal};
@@ -22,7 +23,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 /// How often the log says for which tasks the making of a session waits.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 /// How long tasks may take to end their part of a session, or to clean up behind a step.
-pub(super) const FAREWELL: Duration = Duration::from_secs(10);
+pub(crate) const FAREWELL: Duration = Duration::from_secs(10);
 /// The answer to a session that cannot be made in time leaves this much before its client gives up, so that it arrives.
 pub(super) const HEAD_START: Duration = Duration::from_millis(100);
 
@@ -190,6 +191,8 @@ pub(super) fn decode_answer<M: Message + Default>(answer: Bytes, method: &str) -
 pub(super) struct RemoteSessions {
     /// The session's handle.
     pub handle: String,
+    /// The session on the own task, for other tasks that call functions here.
+    _own: OwnSession,
     channels: Vec<Arc<Channel>>,
     runtime: Handle,
 }
@@ -212,12 +215,13 @@ impl RemoteSessions {
         handle: String,
         workers: &Workers,
         terms: &SessionTerms,
+        own: OwnSession,
         limit: Option<Instant>,
     ) -> Result<RemoteSessions> {
         let channels: Vec<_> = workers.remote.iter().map(|worker| worker.channel.clone()).collect();
         // Made before it is complete: it ends what there is if something goes wrong.
-        let sessions = RemoteSessions { handle, channels, runtime: task.runtime.clone() };
-        let master_incarnation = task.device.incarnation().cast_signed();
+        let sessions = RemoteSessions { handle, _own: own, channels, runtime: task.runtime.clone() };
+        let master_incarnation = task.devices.first().incarnation().cast_signed();
         let devices: Vec<DeviceAttributes> =
             if terms.share_devices { workers.devices().cloned().collect() } else { Vec::new() };
         let mut calls = JoinSet::new();
@@ -286,7 +290,7 @@ pub(super) async fn clean_up_all(channels: Vec<Arc<Channel>>, container: &[Strin
 }
 
 /// Makes one call to each of some tasks, for the sake of the call alone.
-pub(super) async fn tell(channels: &[Arc<Channel>], method: WorkerMethod, message: impl Fn() -> Result<Frames>) {
+pub(crate) async fn tell(channels: &[Arc<Channel>], method: WorkerMethod, message: impl Fn() -> Result<Frames>) {
     let mut calls = JoinSet::new();
     for channel in channels {
         let Ok(message) = message() else { return };

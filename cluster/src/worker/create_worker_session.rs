@@ -6,13 +6,27 @@ use crate::ClusterSpec;
 use crate::grpc::{Frames, decode};
 use crate::peers::{Peers, task_name};
 use bytes::Bytes;
-use graphmill_runtime::is_job_name;
+use graphmill_runtime::{Devices, is_job_name};
 use graphmill_tensor::{Result, aborted, cancelled, invalid_argument};
 use graphmill_wire::tensorflow::{
     CreateWorkerSessionRequest, CreateWorkerSessionResponse, DeleteWorkerSessionRequest, DeleteWorkerSessionResponse,
     ServerDef,
 };
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+
+/// The part of a session on the task of its own master. Dropping it ends it.
+pub(crate) struct OwnSession {
+    worker: Weak<Worker>,
+    handle: String,
+}
+
+impl Drop for OwnSession {
+    fn drop(&mut self) {
+        if let Some(worker) = self.worker.upgrade() {
+            worker.end_session(&self.handle);
+        }
+    }
+}
 
 impl Worker {
     /// Opens the part of a master's session that is here. A handle that is known already stays as it is. Sessions of the same
@@ -31,14 +45,24 @@ impl Worker {
         let server = request.server_def.unwrap_or_default();
         let peers = self.peers_of(&server)?;
         let renamed = peers.own() != self.task.name;
-        let device = match (renamed, request.isolate_session_state) {
-            (false, false) => self.task.device.clone(),
-            (false, true) => Arc::new(self.task.device.isolated()),
-            (true, isolated) => Arc::new(self.task.device.renamed(peers.own(), &server.job_name, isolated)),
+        let devices = match (renamed, request.isolate_session_state) {
+            (false, false) => self.task.devices.clone(),
+            (false, true) => self.task.devices.isolated(),
+            (true, isolated) => self.task.devices.renamed(peers.own(), &server.job_name, isolated),
         };
         let mut sessions = self.sessions.write();
-        sessions.entry(handle).or_insert_with(|| Arc::new(WorkerSession::new(device, peers, master)));
+        let session = || Arc::new(WorkerSession::new(handle.clone(), devices, peers, master));
+        sessions.entry(handle.clone()).or_insert_with(session);
         Frames::message(&CreateWorkerSessionResponse {})
+    }
+
+    /// Opens the part of a session of this server's own master, so that other tasks can call functions here. It ends with what is
+    /// returned.
+    pub fn own_session(self: &Arc<Self>, handle: &str, devices: &Devices, peers: &Arc<Peers>) -> OwnSession {
+        let master = (String::new(), 0);
+        let session = Arc::new(WorkerSession::new(handle.to_owned(), devices.clone(), peers.clone(), master));
+        self.sessions.write().insert(handle.to_owned(), session);
+        OwnSession { worker: Arc::downgrade(self), handle: handle.to_owned() }
     }
 
     /// The tasks of a session: those of its own cluster, or of this server's.
@@ -74,10 +98,14 @@ impl Worker {
     /// None but for a message that cannot be read.
     pub(super) async fn delete_worker_session(&self, message: Bytes) -> Result<Frames> {
         let request: DeleteWorkerSessionRequest = decode(message)?;
-        let removed = self.sessions.write().remove(&request.session_handle);
+        self.end_session(&request.session_handle);
+        Frames::message(&DeleteWorkerSessionResponse {})
+    }
+
+    fn end_session(&self, handle: &str) {
+        let removed = self.sessions.write().remove(handle);
         if let Some(session) = removed {
             session.running.end(cancelled!("The master has ended the session."));
         }
-        Frames::message(&DeleteWorkerSessionResponse {})
     }
 }

@@ -15,6 +15,7 @@ use crate::request_ids::RequestIds;
 use crate::running::{self, RunningSteps};
 use crate::task::Task;
 use bytes::Bytes;
+pub(crate) use create_worker_session::OwnSession;
 use graphmill_tensor::{Result, Status, aborted, payload, unimplemented_op};
 use graphmill_wire::service::WorkerMethod;
 use graphmill_wire::tensorflow::{GetStatusRequest, GetStatusResponse};

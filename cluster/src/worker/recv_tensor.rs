@@ -6,7 +6,7 @@ use crate::grpc::{Frames, FramesBuilder, decode};
 use crate::task::Task;
 use bytes::Bytes;
 use graphmill_graph::RendezvousKey;
-use graphmill_runtime::{LocalRendezvous, Parcel, WaiterId};
+use graphmill_runtime::{LocalRendezvous, Parcel, WaiterId, local_name};
 use graphmill_tensor::{DType, Result, Shape, Tensor, aborted, internal, invalid_argument, payload};
 use graphmill_wire::tensorflow::{RecvTensorRequest, RecvTensorResponse};
 use std::sync::Arc;
@@ -64,15 +64,14 @@ impl Drop for Withdraw<'_> {
     }
 }
 
-/// Checks that a key is one, and that it is this device, in this life of the process, that sends.
+/// Checks that a key is one, and that it is a device of this task, in this life of the process, that sends.
 pub(crate) fn check_source(task: &Task, key: &str) -> Result<()> {
     let RendezvousKey { send_device: device, send_device_incarnation: incarnation, .. } = RendezvousKey::parse(key)?;
     // A session may call the task by another name, but not the device.
-    let local = |name: &str| name.find("/device:").and_then(|at| name.get(at..)).unwrap_or(name).to_owned();
-    if local(device) != local(task.device.name()) {
-        return Err(invalid_argument!("{} unknown device.", local(device)));
-    }
-    let own = task.device.incarnation();
+    let Some(found) = task.devices.find_local(device) else {
+        return Err(invalid_argument!("{} unknown device.", local_name(device)));
+    };
+    let own = found.incarnation();
     if incarnation != own {
         let error = aborted!(
             "RecvTensor expects a different device incarnation: {incarnation} vs. {own}. Your worker job (\"{}\") was probably \

@@ -2,10 +2,11 @@
 
 use super::Worker;
 use super::session::{RegisteredGraph, WorkerSession};
+use crate::cost_graph::cost_graph;
 use crate::encoded::EncodedNamed;
 use crate::exchange::step_with_exchange;
 use crate::grpc::{Frames, FramesBuilder, decode};
-use crate::step_stats;
+use crate::records::{partition_graphs, step_stats};
 use bytes::Bytes;
 use graphmill_runtime::{PartialRun, Port, Rendezvous, Step};
 use graphmill_tensor::{Result, Status, Tensor, cancelled, internal, invalid_argument};
@@ -69,7 +70,7 @@ impl Worker {
     fn feeds(&self, session: &WorkerSession, sent: &[NamedTensorProto]) -> Result<Vec<(Arc<str>, Tensor)>> {
         let decoded = sent.iter().map(|NamedTensorProto { name, tensor }| {
             let device = name.split(';').next().unwrap_or_default();
-            if device != session.device.name() {
+            if session.devices.find(device).is_none() {
                 return Err(invalid_argument!("Invalid rendezvous key (src): {name} @ {}", session.peers.own()));
             }
             match tensor.as_ref().map(Tensor::from_proto) {
@@ -90,7 +91,7 @@ impl Worker {
         let task = &self.task;
         let step_id = request.step_id;
         let (step, exchange) = step_with_exchange(task, &session.peers, step_id, graph.leader.as_deref());
-        if request.exec_opts.as_ref().is_some_and(|options| options.record_timeline) {
+        if request.exec_opts.is_some_and(|options| options.record_timeline || options.record_costs) {
             step.start_trace();
         }
         let running = session.running.begin(&step)?;
@@ -217,7 +218,7 @@ fn port(ports: &[Port], key: &str) -> Option<usize> {
 
 fn success(request: &RunGraphRequest, tensors: Vec<Option<Tensor>>, part: &Part) -> Result<Frames> {
     let options = request.exec_opts.unwrap_or_default();
-    let rest = RunGraphResponse { cost_graph: Some(CostGraphDef::default()), ..records(&options, part) };
+    let rest = records(&options, part);
     let mut named = Vec::with_capacity(tensors.len());
     for (key, tensor) in request.recv_key.iter().zip(tensors) {
         let tensor = tensor.ok_or_else(|| internal!("The tensor returned for {key} was not valid."))?;
@@ -232,13 +233,15 @@ fn success(request: &RunGraphRequest, tensors: Vec<Option<Tensor>>, part: &Part)
 
 /// What the master wants to know about the run.
 fn records(options: &ExecutorOpts, part: &Part) -> RunGraphResponse {
-    let mut records = RunGraphResponse::default();
-    let program = &part.graph.program;
+    let mut records = RunGraphResponse { cost_graph: Some(CostGraphDef::default()), ..Default::default() };
     if let (true, Some(trace)) = (options.record_timeline, part.step.trace()) {
-        records.step_stats = Some(step_stats::step_stats(trace, &part.graph.graph, program.device().name()));
+        records.step_stats = Some(step_stats(trace, &part.graph.graph));
+    }
+    if let (true, Some(trace)) = (options.record_costs, part.step.trace()) {
+        records.cost_graph = Some(cost_graph(trace, &part.graph.graph));
     }
     if options.record_partition_graphs {
-        records.partition_graph.push(part.graph.graph.to_def());
+        records.partition_graph = partition_graphs(&part.graph.graph, part.graph.program.devices());
     }
     records
 }

@@ -4,7 +4,7 @@ use crate::peers::Peers;
 use crate::running::RunningSteps;
 use crate::task::Task;
 use graphmill_graph::Graph;
-use graphmill_runtime::{Device, KernelCache, Program};
+use graphmill_runtime::{Devices, KernelCache, Program};
 use graphmill_tensor::{Result, aborted};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -13,10 +13,12 @@ use std::time::{Duration, Instant};
 
 /// The part of a master's session that is here: graphs, kernels, steps.
 pub(super) struct WorkerSession {
-    /// Where graphs run; of the session alone if it is isolated.
-    pub device: Arc<Device>,
+    /// Where graphs run; of the session alone if they are isolated.
+    pub devices: Devices,
     /// The tasks as this session's cluster calls them.
     pub peers: Arc<Peers>,
+    /// The handle; empty for the session of masters that make none.
+    pub handle: String,
     pub kernels: KernelCache,
     pub running: Arc<RunningSteps>,
     /// The master's task and the number that changes when it restarts.
@@ -40,10 +42,11 @@ pub(super) struct RegisteredGraph {
 }
 
 impl WorkerSession {
-    pub fn new(device: Arc<Device>, peers: Arc<Peers>, master: (String, i64)) -> WorkerSession {
+    pub fn new(handle: String, devices: Devices, peers: Arc<Peers>, master: (String, i64)) -> WorkerSession {
         WorkerSession {
-            device,
+            devices,
             peers,
+            handle,
             kernels: KernelCache::new(),
             running: Arc::default(),
             master,
@@ -52,9 +55,9 @@ impl WorkerSession {
         }
     }
 
-    /// A session with the task's own device and cluster.
+    /// A session with the task's own devices and cluster.
     pub fn of_task(task: &Task) -> WorkerSession {
-        WorkerSession::new(task.device.clone(), task.peers.clone(), (String::new(), 0))
+        WorkerSession::new(String::new(), task.devices.clone(), task.peers.clone(), (String::new(), 0))
     }
 
     /// How long the session has existed.

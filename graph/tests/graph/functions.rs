@@ -1,7 +1,7 @@
 use crate::build::*;
-use graphmill_graph::{FunctionLibrary, Graph, NodeId};
+use graphmill_graph::{Flow, FunctionLibrary, Graph, NodeId, remote_body};
 use graphmill_tensor::{Code, DType, SlotType};
-use graphmill_wire::tensorflow::{FunctionDef, FunctionDefLibrary, GradientDef, GraphDef};
+use graphmill_wire::tensorflow::{FunctionDef, FunctionDefLibrary, GradientDef, GraphDef, NameAttrList, NodeDef};
 
 const INVALID: Code = Code::InvalidArgument;
 
@@ -118,4 +118,31 @@ fn long_chains_of_calls_are_no_recursion() {
     let closed = one.extended(&library(vec![calling("f10000", "f0")], vec![])).unwrap_err();
     assert_eq!(closed.code(), INVALID);
     assert!(closed.message().ends_with(" -> ... -> f0"), "{closed}");
+}
+
+#[test]
+fn bodies_for_other_tasks_take_and_give_their_values_by_name() {
+    let abs = || node("r", "Abs", &["x"], [("T", ty(FLOAT))]);
+    let f = function("f", vec![NodeDef { device: "/job:a/cpu:0".to_owned(), ..abs() }]);
+    let graph = Graph::from_def(&with_functions(vec![], vec![f, function("unused", vec![abs()])])).unwrap();
+    let device = "/job:b/replica:0/task:0/device:CPU:1";
+    let made = remote_body(&graph, &NameAttrList { name: "f".into(), ..Default::default() }, device).unwrap();
+    assert_eq!((made.args.as_slice(), made.results.as_slice()), (&["x".to_owned()][..], &["y_RetVal".to_owned()][..]));
+    assert!(made.graph.nodes().all(|(_, node)| &*node.assigned_device == device));
+    let port = |name: &str| {
+        let node = made.graph.node(made.graph.find(name).unwrap());
+        let attrs = &node.attrs;
+        assert_eq!((attrs.str("send_device").unwrap(), attrs.str("recv_device").unwrap()), (device, device));
+        assert_eq!(
+            (attrs.int("send_device_incarnation").unwrap(), attrs.bool("client_terminated").unwrap()),
+            (1, true)
+        );
+        assert_eq!(attrs.str("tensor_name").unwrap(), name);
+        node.op.flow
+    };
+    assert!(port("x") == Flow::Recv && port("y_RetVal") == Flow::Send);
+    assert_eq!(made.graph.len(), 3);
+    assert!(made.graph.library().is_empty());
+    let missing = NameAttrList { name: "zz".into(), ..Default::default() };
+    fails(remote_body(&graph, &missing, device), Code::NotFound, "Function zz is not defined.");
 }

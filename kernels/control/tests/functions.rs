@@ -165,7 +165,8 @@ impl Library {
     fn handle(&self, name: &str) -> FunctionHandle {
         let op = graphmill_graph::op_def("NoOp").unwrap();
         let node = graphmill_graph::Node::new("caller", op, Default::default()).unwrap();
-        Construction::with_functions(&node, &self.0).handle(NameAttrList { name: name.into(), ..Default::default() })
+        Construction::with_functions(&node, self.0.devices().first(), &self.0)
+            .handle(NameAttrList { name: name.into(), ..Default::default() })
     }
 
     fn call(&self, name: &str, args: &[i32]) -> Result<Vec<i32>> {

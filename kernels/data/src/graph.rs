@@ -92,7 +92,7 @@ impl Kernel for FromGraph {
                     tensor.ok_or_else(|| internal!("a node of a dataset's graph has no value"))
                 };
                 let inputs = node.inputs.iter().map(input).collect::<Result<_>>()?;
-                run_maker(runtime.registry(), &Construction::with_functions(node, &runtime), inputs)?
+                run_maker(runtime.registry(), &Construction::with_functions(node, ctx.device(), &runtime), inputs)?
             } else {
                 return Err(unimplemented_op!("Op {} in the graph of a dataset", node.op_name()));
             };

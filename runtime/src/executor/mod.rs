@@ -7,14 +7,16 @@
 
 mod exchange;
 mod frame;
+mod kernel_cache;
 mod partial;
 mod program;
 mod propagate;
 mod run;
 mod threads;
 
+pub use kernel_cache::KernelCache;
 pub use partial::PartialRun;
-pub use program::{KernelCache, Port, Program};
+pub use program::{Port, Program};
 
 use crate::Step;
 use graphmill_tensor::{Result, Status, Tensor, internal};

@@ -2,32 +2,14 @@
 
 use crate::executor::exchange::Exchange;
 use crate::executor::frame::{Iteration, NodeState};
-use crate::{AnyKernel, Call, Construction, Device, FunctionRuntime, NodeInfo, Registry};
+use crate::executor::kernel_cache::KernelCache;
+use crate::{AnyKernel, Call, Construction, Device, Devices, FunctionRuntime, NodeInfo, Registry};
 use graphmill_graph::{AttrKind, Endpoint, Flow, FrameMap, Graph, Node, NodeId, frames};
 use graphmill_tensor::{DType, Result, Status, internal, invalid_argument};
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-
-/// Kernels of stateful ops, which all programs of a session share by node name: a random op goes on where it was, whatever
-/// the signature it runs under.
-#[derive(Default)]
-pub struct KernelCache(Mutex<HashMap<Arc<str>, Cached>>);
-
-struct Cached {
-    kernel: Arc<AnyKernel>,
-    /// What the functions that the kernel calls need; the program for which it was made may go before it.
-    _functions: Option<Arc<FunctionRuntime>>,
-}
-
-impl KernelCache {
-    /// An empty cache.
-    pub fn new() -> KernelCache {
-        KernelCache::default()
-    }
-}
 
 /// Where a tensor enters or leaves a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +20,7 @@ pub struct Port {
     pub dtype: DType,
 }
 
-/// A graph ready to run on a device.
+/// A graph ready to run on the devices of a task. Values go from one device to another as they do from node to node.
 pub struct Program {
     pub(crate) nodes: Vec<ProgramNode>,
     pub(crate) data_edges: Vec<DataEdge>,
@@ -46,7 +28,7 @@ pub struct Program {
     pub(crate) frames: Vec<FrameInfo>,
     /// Nodes without inputs; they are all in the root frame.
     pub(crate) roots: Vec<u32>,
-    pub(crate) device: Arc<Device>,
+    devices: Devices,
     feeds: Vec<Port>,
     fetches: Vec<Port>,
     feed_nodes: Vec<u32>,
@@ -65,6 +47,9 @@ pub struct Program {
 
 pub(crate) struct ProgramNode {
     pub info: Arc<NodeInfo>,
+    pub device: Arc<Device>,
+    /// Whether it runs where the resource is that it takes, if that is another device of the task.
+    pub follows_resource: bool,
     pub action: Action,
     pub flow: Flow,
     /// Index of its counters in the frame's slab.
@@ -163,33 +148,40 @@ impl Program {
     /// `UNIMPLEMENTED` naming the op that has no kernel, what kernels' constructors return (with the node's name), and
     /// `INVALID_ARGUMENT` for loops that are not well formed.
     pub fn build(graph: &Graph, registry: &Registry, device: &Arc<Device>, cache: &KernelCache) -> Result<Program> {
-        Builder::new(graph, registry, device, cache)?.build()
+        Builder::new(graph, registry, device.clone().into(), cache)?.build()
     }
 
-    /// As [`Program::build`], for a graph whose nodes may call functions.
+    /// As [`Program::build`], for a graph whose nodes may call functions. Each node is on the device that it is assigned to, or
+    /// else on the first.
     ///
     /// # Errors
     /// As [`Program::build`].
     pub fn build_with(graph: &Graph, functions: &Arc<FunctionRuntime>, cache: &KernelCache) -> Result<Program> {
-        let mut builder = Builder::new(graph, functions.registry(), functions.device(), cache)?;
+        let mut builder = Builder::new(graph, functions.registry(), functions.devices().clone(), cache)?;
         builder.functions = Some(functions);
         let mut program = builder.build()?;
         program.functions = Some(functions.clone());
         Ok(program)
     }
 
-    /// Prepares the body of a function.
-    pub(crate) fn build_function(graph: &Graph, functions: &Arc<FunctionRuntime>, name: &str) -> Result<Program> {
+    /// Prepares the body of a function, all on the device that the function is called on but for what uses resources of others.
+    pub(crate) fn build_function(
+        graph: &Graph,
+        functions: &Arc<FunctionRuntime>,
+        device: &Arc<Device>,
+        name: &str,
+    ) -> Result<Program> {
         let cache = KernelCache::new();
-        let mut builder = Builder::new(graph, functions.registry(), functions.device(), &cache)?;
+        let mut builder = Builder::new(graph, functions.registry(), functions.devices().clone(), &cache)?;
+        builder.device = device.clone();
         builder.functions = Some(functions);
         builder.function = Some(Arc::from(name));
         builder.build()
     }
 
-    /// The device that it runs on.
-    pub fn device(&self) -> &Arc<Device> {
-        &self.device
+    /// The devices that it may run on.
+    pub fn devices(&self) -> &Devices {
+        &self.devices
     }
 
     /// Where tensors enter.
@@ -261,7 +253,9 @@ fn tagged(error: Status, function: Option<&str>, node: &str) -> Status {
 struct Builder<'a> {
     graph: &'a Graph,
     registry: &'a Registry,
-    device: &'a Arc<Device>,
+    devices: Devices,
+    /// Where nodes are that are not assigned to one of the devices.
+    device: Arc<Device>,
     cache: &'a KernelCache,
     map: FrameMap,
     frames: Vec<FrameInfo>,
@@ -273,7 +267,7 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(graph: &'a Graph, registry: &'a Registry, device: &'a Arc<Device>, cache: &'a KernelCache) -> Result<Self> {
+    fn new(graph: &'a Graph, registry: &'a Registry, devices: Devices, cache: &'a KernelCache) -> Result<Self> {
         let map = frames(graph)?;
         let frames = map
             .frames
@@ -289,7 +283,21 @@ impl<'a> Builder<'a> {
             .collect();
         let (feeds, fetches, feed_nodes) = Default::default();
         let (functions, function) = (None, None);
-        Ok(Builder { graph, registry, device, cache, map, frames, feeds, fetches, feed_nodes, functions, function })
+        let device = devices.first().clone();
+        Ok(Builder {
+            graph,
+            registry,
+            devices,
+            device,
+            cache,
+            map,
+            frames,
+            feeds,
+            fetches,
+            feed_nodes,
+            functions,
+            function,
+        })
     }
 
     fn build(mut self) -> Result<Program> {
@@ -319,7 +327,7 @@ impl<'a> Builder<'a> {
             control_edges,
             frames: self.frames,
             roots,
-            device: self.device.clone(),
+            devices: self.devices,
             feeds: self.feeds,
             fetches: self.fetches,
             feed_nodes: self.feed_nodes,
@@ -329,7 +337,8 @@ impl<'a> Builder<'a> {
     }
 
     fn node(&mut self, id: NodeId, node: &Node) -> Result<ProgramNode> {
-        let action = self.action(id, node)?;
+        let (number, device) = self.device_of(node);
+        let action = self.action(id, node, (number, &device))?;
         let flow = node.op.flow;
         let frame = self.map.of(id).0;
         let enters = self.map.enter(id).map(|enter| (enter.frame.0, enter.is_constant));
@@ -356,6 +365,10 @@ impl<'a> Builder<'a> {
                 input_types: node.input_types.as_slice().into(),
                 output_types: node.output_types.as_slice().into(),
             }),
+            device,
+            follows_resource: self.function.is_some()
+                && self.devices.iter().nth(1).is_some()
+                && node.input_types.iter().any(|input| input.dtype == DType::Resource),
             action,
             flow,
             state,
@@ -380,7 +393,19 @@ impl<'a> Builder<'a> {
         node.inputs.iter().map(name).collect()
     }
 
-    fn action(&mut self, id: NodeId, node: &Node) -> Result<Action> {
+    /// The device of a node, and the number that tells its kernels from those of others.
+    fn device_of(&self, node: &Node) -> (usize, Arc<Device>) {
+        if self.function.is_some() {
+            // What it asks for counts where the function is made part of the graph that calls it.
+            return (0, self.device.clone());
+        }
+        let name = if node.assigned_device.is_empty() { &node.device } else { &node.assigned_device };
+        let found = self.devices.iter().enumerate().find(|(_, device)| device.name() == &**name);
+        let (number, device) = found.unwrap_or((0, &self.device));
+        (number, device.clone())
+    }
+
+    fn action(&mut self, id: NodeId, node: &Node, on: (usize, &Arc<Device>)) -> Result<Action> {
         let from_client = node.attrs.has("client_terminated") && node.attrs.bool("client_terminated")?;
         match node.op.flow {
             Flow::Recv if from_client => {
@@ -403,14 +428,14 @@ impl<'a> Builder<'a> {
                 Ok(Action::Feed(at))
             }
             _ if &*node.op.name == "_Retval" => place(node, &mut self.fetches, self.graph.len()).map(Action::Fetch),
-            _ => self.kernel(node).map(Action::Kernel),
+            _ => self.kernel(node, on).map(Action::Kernel),
         }
     }
 
-    fn kernel(&self, node: &Node) -> Result<Arc<AnyKernel>> {
+    fn kernel(&self, node: &Node, (number, device): (usize, &Arc<Device>)) -> Result<Arc<AnyKernel>> {
         let construction = match self.functions {
-            Some(functions) => Construction::with_functions(node, functions),
-            None => Construction::new(node, self.device),
+            Some(functions) => Construction::with_functions(node, device, functions),
+            None => Construction::new(node, device),
         };
         if self.registry.kernels_of(&node.op.name).is_empty() && self.graph.library().get(&node.op.name).is_some() {
             return Ok(Arc::new(AnyKernel::Async(Box::new(Call::by_op(&construction)))));
@@ -418,15 +443,9 @@ impl<'a> Builder<'a> {
         if !node.op.is_stateful {
             return Ok(Arc::new(self.registry.build(&construction)?));
         }
-        let mut kernels = self.cache.0.lock();
-        if let Some(cached) = kernels.get(&node.name) {
-            return Ok(cached.kernel.clone());
-        }
-        let kernel = Arc::new(self.registry.build(&construction)?);
         let calls = node.op.attrs.iter().any(|attr| attr.ty.kind == AttrKind::Func);
-        let functions = self.functions.filter(|_| calls).cloned();
-        kernels.insert(node.name.clone(), Cached { kernel: kernel.clone(), _functions: functions });
-        Ok(kernel)
+        let functions = self.functions.filter(|_| calls);
+        self.cache.get_or_build((number, node.name.clone()), functions, || self.registry.build(&construction))
     }
 
     fn edges(&self, nodes: &mut [ProgramNode]) -> (Vec<DataEdge>, Vec<Target>) {

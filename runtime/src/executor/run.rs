@@ -6,7 +6,7 @@ use crate::executor::frame::{FrameInstance, Iteration};
 use crate::executor::partial::PartialRun;
 use crate::executor::program::{Action, Program, ProgramNode};
 use crate::executor::threads::Threads;
-use crate::{AnyKernel, AsyncContext, Context, Kernel, Outputs, Parcel, Step, Value};
+use crate::{AnyKernel, AsyncContext, Context, Device, Kernel, Outputs, Parcel, Step, Value};
 use graphmill_tensor::{Result, Status, Tensor, failed_precondition, internal};
 use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
@@ -305,7 +305,7 @@ impl Run {
             return internal!("Retval[{index}] does not have value");
         }
         let name = &self.program.fetches()[index].name;
-        let device = &self.program.device;
+        let device = self.program.devices().first();
         internal!(
             "Failed to fetch outputs for step {}. (Original error message: The tensor returned for \
              {device};{:016x};{device};{name};0:0 was not valid.)",
@@ -344,7 +344,7 @@ impl Run {
         };
         let (frame, iteration) = state.frame_and_iteration(task);
         let (run, dtype, info) = (self.clone(), exchange.dtype, node.info.clone());
-        let traced = self.step.trace().map(|trace| (trace.clone(), Instant::now()));
+        let traced = self.step.trace().map(|trace| (trace.clone(), node.device.clone(), Instant::now()));
         state.in_flight += 1;
         let receiver = move |outcome: Result<Parcel>| {
             let outcome: Result<Outputs> = outcome.and_then(|value| match value {
@@ -354,8 +354,8 @@ impl Run {
                     Err(internal!("received a tensor of type {} where {dtype} was expected", tensor.dtype()))
                 }
             });
-            if let (Some((trace, started)), Ok(outputs)) = (traced, &outcome) {
-                trace.record(&info, started, outputs);
+            if let (Some((trace, device, started)), Ok(outputs)) = (traced, &outcome) {
+                trace.record((&info, &device), started, outputs);
             }
             run.complete(task, outcome);
         };
@@ -404,17 +404,30 @@ impl Run {
             dereference(node, inputs)?;
         }
         let started = measure.then(Instant::now);
-        let mut ctx = Context::new(&node.info, &self.step, &self.program.device, inputs, outputs);
+        let device = self.device_of(node, inputs);
+        let mut ctx = Context::new(&node.info, &self.step, device, inputs, outputs);
         let outcome = catch_unwind(AssertUnwindSafe(|| kernel.compute(&mut ctx)));
         if let Some(started) = started {
             let cost = u32::try_from(started.elapsed().as_nanos()).unwrap_or(u32::MAX);
             let before = node.cost.load(Relaxed);
             node.cost.store(if before == 0 { cost } else { before / 2 + cost / 2 }, Relaxed);
             if let Some(trace) = self.step.trace() {
-                trace.record(&node.info, started, outputs);
+                trace.record((&node.info, device), started, outputs);
             }
         }
         outcome.unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
+    }
+
+    /// Where a node runs.
+    fn device_of<'a>(&'a self, node: &'a ProgramNode, inputs: &[Value]) -> &'a Arc<Device> {
+        if !node.follows_resource {
+            return &node.device;
+        }
+        let handles = inputs.iter().filter_map(|value| match value {
+            Value::Tensor(tensor) => tensor.handles().ok()?.first(),
+            _ => None,
+        });
+        handles.filter_map(|handle| self.program.devices().find(&handle.device)).next().unwrap_or(&node.device)
     }
 
     fn hand_over(self: &Arc<Self>, state: &mut State, task: Task, node: &ProgramNode) {
@@ -461,19 +474,15 @@ impl Run {
         state.in_flight += 1;
         let run = self.clone();
         let (frame, iteration) = state.frame_and_iteration(task);
-        let traced = self.step.trace().map(|trace| (trace.clone(), Instant::now()));
-        let ctx = AsyncContext::new(
-            node.info.clone(),
-            self.step.clone(),
-            self.program.device.clone(),
-            inputs,
-            move |outcome| {
-                if let (Some((trace, started)), Ok(outputs)) = (traced, &outcome) {
-                    trace.record(&run.program.nodes[task.node as usize].info, started, outputs);
-                }
-                run.complete(task, outcome);
-            },
-        )
+        let device = self.device_of(node, &inputs).clone();
+        let traced = self.step.trace().map(|trace| (trace.clone(), device.clone(), Instant::now()));
+        let ctx = AsyncContext::new(node.info.clone(), self.step.clone(), device, inputs, move |outcome| {
+            if let (Some((trace, device, started)), Ok(outputs)) = (traced, &outcome) {
+                let info = &run.program.nodes[task.node as usize].info;
+                trace.record((info, &device), started, outputs);
+            }
+            run.complete(task, outcome);
+        })
         .in_frame(frame, iteration);
         // A panic drops the context, which completes it with an error.
         let _ = catch_unwind(AssertUnwindSafe(|| kernel.start(ctx)));

@@ -1,22 +1,31 @@
-//! The statistics of a traced step, as `tf.python.client.timeline` reads them.
+//! What a step says of itself: the statistics of its nodes, as `tf.python.client.timeline` reads them, and the graphs that it ran.
 
 use crate::peers::task_of;
-use graphmill_graph::{Flow, Graph};
-use graphmill_runtime::{NodeTrace, Trace};
+use graphmill_graph::{Flow, Graph, PartitionOptions, partition};
+use graphmill_runtime::{Devices, NodeTrace, Trace};
 use graphmill_tensor::{DType, Shape, encode_shape};
 use graphmill_wire::tensorflow::{
-    AllocationDescription, DeviceStepStats, NodeExecStats, NodeOutput, StepStats, TensorDescription,
+    AllocationDescription, DeviceStepStats, GraphDef, NodeExecStats, NodeOutput, StepStats, TensorDescription,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// The name of the node that TensorFlow's executors begin with; readers look for it as the beginning of the step.
 const SOURCE: &str = "_SOURCE";
 const MEBIBYTE: usize = 1 << 20;
 
-/// What `trace` recorded of a run of `graph` on a device.
-pub(crate) fn step_stats(trace: &Trace, graph: &Graph, device: &str) -> StepStats {
+/// What `trace` recorded of a run of `graph`, by device.
+pub(crate) fn step_stats(trace: &Trace, graph: &Graph) -> StepStats {
     let nodes = trace.nodes();
+    let mut by_device: BTreeMap<&str, Vec<&NodeTrace>> = BTreeMap::new();
+    for node in &nodes {
+        by_device.entry(node.device.name()).or_default().push(node);
+    }
+    StepStats { dev_stats: by_device.into_iter().map(|(device, nodes)| device_stats(device, &nodes, graph)).collect() }
+}
+
+fn device_stats(device: &str, nodes: &[&NodeTrace], graph: &Graph) -> DeviceStepStats {
     let began = nodes.iter().map(|node| node.started).min().unwrap_or_default();
     let mut node_stats = Vec::with_capacity(nodes.len() + 1);
     node_stats.push(NodeExecStats {
@@ -28,9 +37,22 @@ pub(crate) fn step_stats(trace: &Trace, graph: &Graph, device: &str) -> StepStat
     node_stats.extend(nodes.iter().filter_map(|node| transfer(node, graph)));
     let thread_names: HashMap<u32, String> =
         nodes.iter().map(|node| (node.thread, format!("thread {}", node.thread))).collect();
-    let stats =
-        DeviceStepStats { device: device.to_owned(), node_stats, thread_names: thread_names.into_iter().collect() };
-    StepStats { dev_stats: vec![stats] }
+    DeviceStepStats { device: device.to_owned(), node_stats, thread_names: thread_names.into_iter().collect() }
+}
+
+/// The graph that a task has run, as one graph for each device, with the sends and receives that TensorFlow's tasks have between theirs.
+pub(crate) fn partition_graphs(graph: &Graph, devices: &Devices) -> Vec<GraphDef> {
+    let next_name = AtomicU64::new(0);
+    let options = PartitionOptions {
+        incarnation: &|name| devices.find(name).map(|device| device.incarnation()),
+        next_name: &next_name,
+        bfloat16_sendrecv: false,
+        location: &str::to_owned,
+    };
+    match partition(graph, &options) {
+        Ok(parts) if parts.len() > 1 => parts.iter().map(|part| part.graph.to_def()).collect(),
+        _ => vec![graph.to_def()],
+    }
 }
 
 fn node_stats_of(node: &NodeTrace, graph: &Graph) -> NodeExecStats {
