@@ -4,7 +4,6 @@ mod client;
 mod devices;
 mod log;
 mod ops;
-mod registry;
 mod serve;
 
 use clap::{Parser, Subcommand};

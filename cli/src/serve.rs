@@ -1,6 +1,6 @@
 //! `graphmill serve`: one task of a cluster.
 
-use crate::{log, registry};
+use crate::log;
 use anyhow::{Context, Result, anyhow};
 use graphmill_cluster::{ClusterSpec, Random, Server, ServerConfig};
 use graphmill_tensor::{Code, Status};
@@ -101,8 +101,8 @@ pub fn run(args: Args) -> Result<()> {
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
     };
     let kernels = match &args.file_root {
-        Some(root) => registry::registry_below(root)?,
-        None => registry::registry(),
+        Some(root) => graphmill_kernels::registry_below(root)?,
+        None => graphmill_kernels::registry(),
     };
     let mut server = Server::bind(config, kernels).map_err(explain)?;
     let mut stdout = std::io::stdout();

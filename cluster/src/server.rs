@@ -38,7 +38,7 @@ const MAX_IO_THREADS: usize = 4;
 /// Pause after a connection could not be accepted, as when there are too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long the end of a server that is just dropped may take.
-const DROP_PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const DROP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// One task of a cluster, which listens and serves from [`Server::bind`] on until it is shut down or dropped.
 pub struct Server {
@@ -63,33 +63,17 @@ impl Server {
     pub fn bind(config: ServerConfig, registry: Registry) -> Result<Server> {
         let identity = config.identity()?;
         let (listeners, port) = listen(&identity)?;
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(std::thread::available_parallelism().map_or(1, usize::from).min(MAX_IO_THREADS))
-            .thread_name("io")
-            .enable_all()
-            .build()
-            .map_err(|error| internal!("The threads of the server cannot be started: {error}"))?;
-        let threads = (config.intra_op_threads, config.inter_op_threads);
-        let (own, handle) = ((identity.job.as_str(), identity.task), runtime.handle().clone());
-        let name = task_name(own.0, own.1);
-        let leader = Leader::new(config.collective_leader.as_deref(), &config.cluster, &name)?;
-        let collective = (leader, config.recv_buf_max_chunk);
-        let task = Arc::new(Task::new(own, &config.cluster, threads, registry, config.random, collective, handle));
-        tracing::info!(task = task.name, port, "listening");
-        let streams = task.clone();
-        let services = Arc::new(Services { master: Master::new(task.clone()), worker: Worker::new(task) });
+        let runtime = runtime()?;
+        let services = services(config, (&identity.job, identity.task), registry, &runtime)?;
+        tracing::info!(task = services.task.name, port, "listening");
         let incoming = {
             let _runtime = runtime.enter();
             Incoming::new(listeners).map_err(|error| internal!("The sockets cannot be listened to: {error}"))?
         };
-        if let Some(limit) = config.session_timeout {
-            let services = services.clone();
-            runtime.spawn(async move { services.master.end_idle_sessions(limit).await });
-        }
         let (stop, stopped) = oneshot::channel::<()>();
         let incoming = {
             let _runtime = runtime.enter();
-            accept::split(streams, incoming)
+            accept::split(services.task.clone(), incoming)
         };
         let service = GrpcService::new(services.clone());
         let connections = runtime.spawn(async move {
@@ -121,19 +105,10 @@ impl Server {
         let Some(Serving { runtime, stop, connections }) = self.running.take() else { return };
         // Fails only if the serving task has ended by itself.
         let _ = stop.send(());
-        let services = self.services.clone();
-        let (ended, wait) = mpsc::channel();
-        runtime.spawn(async move {
-            services.master.end_sessions(shut_down(), true).await;
-            services.worker.end(shut_down()).await;
+        let connections = async {
             let _ = connections.await;
-            let _ = ended.send(());
-        });
-        // Not by blocking on the runtime, which a caller on another runtime must not do.
-        if wait.recv_timeout(patience).is_err() {
-            tracing::warn!("connections or steps were cut off");
-        }
-        runtime.shutdown_background();
+        };
+        end(runtime, &self.services, connections, patience);
     }
 }
 
@@ -141,6 +116,65 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.end(DROP_PATIENCE);
     }
+}
+
+/// The threads that serve calls.
+///
+/// # Errors
+/// `INTERNAL` if they cannot be started.
+pub(crate) fn runtime() -> Result<Runtime> {
+    Builder::new_multi_thread()
+        .worker_threads(std::thread::available_parallelism().map_or(1, usize::from).min(MAX_IO_THREADS))
+        .thread_name("io")
+        .enable_all()
+        .build()
+        .map_err(|error| internal!("The threads of the server cannot be started: {error}"))
+}
+
+/// The services of a task, whose job and index follow from its settings.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` for a leader of collective operations that is not in the cluster.
+pub(crate) fn services(
+    config: ServerConfig,
+    own: (&str, u32),
+    registry: Registry,
+    runtime: &Runtime,
+) -> Result<Arc<Services>> {
+    let threads = (config.intra_op_threads, config.inter_op_threads);
+    let leader = Leader::new(config.collective_leader.as_deref(), &config.cluster, &task_name(own.0, own.1))?;
+    let collective = (leader, config.recv_buf_max_chunk);
+    let handle = runtime.handle().clone();
+    let task = Arc::new(Task::new(own, &config.cluster, threads, registry, config.random, collective, handle));
+    let (master, worker) = (Master::new(task.clone()), Worker::new(task.clone()));
+    let services = Arc::new(Services { master, worker, task });
+    if let Some(limit) = config.session_timeout {
+        let services = services.clone();
+        runtime.spawn(async move { services.master.end_idle_sessions(limit).await });
+    }
+    Ok(services)
+}
+
+/// Ends sessions, and then `connections`, within `patience`.
+pub(crate) fn end(
+    runtime: Runtime,
+    services: &Arc<Services>,
+    connections: impl Future<Output = ()> + Send + 'static,
+    patience: Duration,
+) {
+    let services = services.clone();
+    let (ended, wait) = mpsc::channel();
+    runtime.spawn(async move {
+        services.master.end_sessions(shut_down(), true).await;
+        services.worker.end(shut_down()).await;
+        connections.await;
+        let _ = ended.send(());
+    });
+    // Not by blocking on the runtime, which a caller on another runtime must not do.
+    if wait.recv_timeout(patience).is_err() {
+        tracing::warn!("connections or steps were cut off");
+    }
+    runtime.shutdown_background();
 }
 
 /// `ABORTED`, because that is what makes a client's monitored session try again.

@@ -9,7 +9,7 @@ const RECORDED: &str = include_str!("../data/messages.tsv");
 
 /// The descriptors that the build script compiled.
 pub fn pool() -> DescriptorPool {
-    DescriptorPool::decode(include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin")).as_slice())
+    DescriptorPool::decode(graphmill_wire::DESCRIPTORS)
         .expect("the build script wrote a descriptor set")
 }
 
