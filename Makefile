@@ -3,9 +3,10 @@ CARGO ?= cargo
 VENV ?= .venv
 PY := $(VENV)/bin/python
 export GRAPHMILL_BIN ?= $(or $(CARGO_TARGET_DIR),target)/release/graphmill
+export GRAPHMILL_SESSION ?= $(or $(CARGO_TARGET_DIR),target)/release/examples/session
 export GRAPHMILL_PARTITION ?= $(or $(CARGO_TARGET_DIR),target)/release/examples/partition
 
-.PHONY: demo test test-rust test-oracle test-e2e bench venv build partition clean
+.PHONY: demo test test-rust test-oracle test-e2e bench venv build partition session wheel package clean
 
 # Trains MNIST through a TensorFlow client. MNIST=folder takes the idx files from there.
 demo: build venv
@@ -21,7 +22,7 @@ test-rust:
 test-oracle: build venv
 	$(PY) -m tests.oracle
 
-test-e2e: build partition venv
+test-e2e: build partition session package venv
 	$(PY) -m pytest -q --tb=short -p no:cacheprovider tests/e2e
 
 # TensorFlow's server and ours in turn; prints ratios. ONLY=name picks workloads.
@@ -31,6 +32,19 @@ bench: build venv
 # The program that splits the variables of a graph.
 partition:
 	$(CARGO) build --release --quiet -p graphmill-autodist --example partition
+
+# The program that uses the client crate.
+session:
+	$(CARGO) build --release --quiet -p graphmill-client --example session
+
+# The Python package, in dist/.
+wheel: venv
+	rm -f dist/graphmill-*.whl
+	$(PY) -m maturin build --release --quiet --manifest-path python/Cargo.toml --out dist
+
+# The same, put into the virtual environment of the tests.
+package: wheel
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall dist/graphmill-*.whl
 
 build:
 	$(CARGO) build --release --quiet -p graphmill-cli
@@ -45,4 +59,4 @@ $(VENV)/installed: requirements.txt requirements-alone.txt
 
 clean:
 	$(CARGO) clean
-	rm -rf $(VENV) .cache
+	rm -rf $(VENV) .cache dist

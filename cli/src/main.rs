@@ -1,9 +1,9 @@
 //! The `graphmill` command.
 
-mod client;
 mod devices;
 mod log;
 mod ops;
+mod run;
 mod serve;
 
 use clap::{Parser, Subcommand};
@@ -23,6 +23,7 @@ struct Command {
 #[derive(Subcommand)]
 enum Subcommands {
     Serve(serve::Args),
+    Run(run::Args),
     Devices(devices::Args),
     Ops(ops::Args),
 }
@@ -30,6 +31,7 @@ enum Subcommands {
 fn main() -> ExitCode {
     let result = match Command::parse().command {
         Subcommands::Serve(args) => serve::run(args),
+        Subcommands::Run(args) => run::run(&args),
         Subcommands::Devices(args) => devices::run(&args),
         Subcommands::Ops(args) => ops::run(&args),
     };

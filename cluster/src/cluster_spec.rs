@@ -62,7 +62,7 @@ impl ClusterSpec {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for names or addresses that are none.
-    pub(crate) fn from_proto(proto: &ClusterDef) -> Result<ClusterSpec> {
+    pub fn from_proto(proto: &ClusterDef) -> Result<ClusterSpec> {
         let mut spec = ClusterSpec::default();
         for job in &proto.job {
             for (&task, address) in &job.tasks {
