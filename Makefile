@@ -46,8 +46,9 @@ wheel: venv
 package: wheel
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall dist/graphmill-*.whl
 
+# Both packages are named, as a package on its own would be compiled with features of its own, and the wheel would compile all of it again.
 build:
-	$(CARGO) build --release --quiet -p graphmill-cli
+	$(CARGO) build --release --quiet -p graphmill-cli -p graphmill-python --bins
 
 venv: $(VENV)/installed
 

@@ -1,6 +1,6 @@
 //! Tensors as arrays of the crate `ndarray`, and back.
 
-use graphmill_tensor::{Bytes, Element, Result, Shape, Tensor, internal};
+use graphmill_tensor::{Bytes, DType, Element, Result, Shape, Tensor, internal, invalid_argument};
 use ndarray::{ArrayBase, ArrayD, Data, Dimension, IxDyn};
 
 /// A tensor with a copy of an array's numbers, whatever the array's order in memory.
@@ -41,6 +41,7 @@ where
 /// # Errors
 /// `INVALID_ARGUMENT` if the elements are of another type.
 pub fn to_array<T: Element>(tensor: &Tensor) -> Result<ArrayD<T>> {
+    check_type(tensor, T::DTYPE)?;
     shaped(tensor, tensor.as_slice::<T>()?.to_vec())
 }
 
@@ -49,7 +50,15 @@ pub fn to_array<T: Element>(tensor: &Tensor) -> Result<ArrayD<T>> {
 /// # Errors
 /// `INVALID_ARGUMENT` if the elements are not strings.
 pub fn to_string_array(tensor: &Tensor) -> Result<ArrayD<Bytes>> {
+    check_type(tensor, DType::String)?;
     shaped(tensor, tensor.strings()?.to_vec())
+}
+
+fn check_type(tensor: &Tensor, wanted: DType) -> Result<()> {
+    if tensor.dtype() == wanted {
+        return Ok(());
+    }
+    Err(invalid_argument!("A tensor of type {} is no array of {wanted}", tensor.dtype()))
 }
 
 fn shaped<T>(tensor: &Tensor, values: Vec<T>) -> Result<ArrayD<T>> {
@@ -60,7 +69,7 @@ fn shaped<T>(tensor: &Tensor, values: Vec<T>) -> Result<ArrayD<T>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use graphmill_tensor::{Code, Complex64, DType, bf16, f16};
+    use graphmill_tensor::{Code, Complex64, bf16, f16};
     use ndarray::{Array0, Array1, Array2, arr2};
 
     #[test]

@@ -73,7 +73,7 @@ fn parse(bytes: &[u8]) -> Result<MetaGraphDef> {
 /// A message from its text form.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` with the place where the text is wrong.
+/// `INVALID_ARGUMENT` that says what is wrong in the text.
 pub(crate) fn from_text<M: Message + Default>(text: &str, name: &str) -> Result<M> {
     let pool = DescriptorPool::decode(DESCRIPTORS).map_err(|error| internal!("The schema cannot be read: {error}"))?;
     let descriptor = pool.get_message_by_name(name).ok_or_else(|| internal!("The schema has no {name}"))?;
@@ -107,10 +107,10 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_its_place() {
+    fn nonsense_is_refused() {
         assert_eq!(parse(b"\xff\xff\xff").unwrap_err().code(), Code::InvalidArgument);
         let error = parse(b"node { name: \"a\"\n op: 7 }").unwrap_err();
-        assert!(error.message().contains("2:6") || error.message().contains("op"), "{error}");
+        assert!(error.message().contains("expected a string"), "{error}");
         assert_eq!(load_graph("no such file").unwrap_err().code(), Code::NotFound);
         assert_eq!(load_graph("/").unwrap_err().code(), Code::InvalidArgument);
     }

@@ -7,6 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use tracing_subscriber::EnvFilter;
 
 /// How often a wait looks for signals.
 const SIGNALS: Duration = Duration::from_millis(100);
@@ -34,7 +35,7 @@ enum State {
 impl Server {
     #[new]
     #[pyo3(signature = (cluster = None, job_name = None, task_index = 0, *, host = None, port = None, intra_op_threads = 0,
-        inter_op_threads = 0, file_root = None, session_timeout = None, collective_leader = None))]
+        inter_op_threads = 0, file_root = None, session_timeout = None, collective_leader = None, log_level = None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -48,7 +49,11 @@ impl Server {
         file_root: Option<PathBuf>,
         session_timeout: Option<f64>,
         collective_leader: Option<String>,
+        log_level: Option<&str>,
     ) -> PyResult<Server> {
+        if let Some(level) = log_level {
+            start_log(level)?;
+        }
         let cluster = cluster.map(cluster_spec).transpose()?;
         let config = ServerConfig {
             host,
@@ -160,6 +165,18 @@ impl Drop for Server {
         // Whoever drops the last reference holds the lock; at the end of the interpreter there is none.
         Python::try_attach(|py| py.detach(end));
     }
+}
+
+/// Begins to log to standard error, if the process does not log already.
+fn start_log(level: &str) -> PyResult<()> {
+    // The libraries below graphmill log each frame of each connection.
+    let directives = if level == "off" { level.to_owned() } else { format!("warn,graphmill={level}") };
+    let filter = EnvFilter::try_new(directives).map_err(|_| {
+        PyValueError::new_err(format!("{level:?} is no log level: error, warn, info, debug, trace or off"))
+    })?;
+    // The first server of the process decides.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(std::io::stderr).try_init();
+    Ok(())
 }
 
 /// A time that does not overflow.

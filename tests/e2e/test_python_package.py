@@ -131,6 +131,8 @@ def test_errors():
         graphmill.Server({"ps": ["no address"]})
     with pytest.raises(ValueError):
         graphmill.Server("nonsense")
+    with pytest.raises(ValueError, match="log level"):
+        graphmill.Server(log_level="=loud")
     with pytest.raises(ValueError, match="seconds"):
         graphmill.Server(session_timeout=-1)
     for cluster in (7, {"ps": "a:1"}, {"ps": 7}, {7: ["a:1"]}):

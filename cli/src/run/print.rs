@@ -215,15 +215,15 @@ fn elements(tensor: &Tensor) -> Result<Box<dyn Elements + '_>> {
         DType::String => return Ok(Box::new(Strings(tensor.strings()?))),
         DType::Complex64 => {
             let values = tensor.as_slice::<Complex32>()?;
-            return Ok(Box::new(ComplexNumbers(|at| values.get(at).map(|v| (v.re, v.im)))));
+            return Ok(Box::new(ComplexNumbers(move |at: usize| values.get(at).map(|v| (v.re, v.im)))));
         }
         DType::Complex128 => {
             let values = tensor.as_slice::<Complex64>()?;
-            return Ok(Box::new(ComplexNumbers(|at| values.get(at).map(|v| (v.re, v.im)))));
+            return Ok(Box::new(ComplexNumbers(move |at: usize| values.get(at).map(|v| (v.re, v.im)))));
         }
         _ => {}
     }
-    let numbers = dispatch!(tensor.dtype(), T in all => tensor.as_slice::<T>().map(|all| Box::new(Numbers(all)) as Box<dyn Elements>));
+    let numbers = dispatch!(tensor.dtype(), T in all => tensor.as_slice::<T>().map(|all| Box::new(Numbers(all)) as Box<dyn Elements + '_>));
     match numbers {
         Some(numbers) => Ok(numbers?),
         None => bail!("tensors of type {} cannot be shown", tensor.dtype()),

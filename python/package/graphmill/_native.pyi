@@ -30,6 +30,7 @@ class Server:
         file_root: str | PathLike[str] | None = None,
         session_timeout: float | None = None,
         collective_leader: str | None = None,
+        log_level: str | None = None,
     ) -> Server:
         """Starts the task.
 
@@ -45,6 +46,8 @@ class Server:
           file_root: Directory that ops may read and write files in; others are refused. Without it: every file.
           session_timeout: Seconds after which a session ends that nobody uses. Without it: never.
           collective_leader: Task that leads groups of collective ops, such as `/job:worker/task:0`.
+          log_level: What goes to standard error: error, warn, info, debug, trace or off; the first server of a process that says it
+            decides. Without it: nothing.
         """
 
     @property
