@@ -3,9 +3,10 @@ CARGO ?= cargo
 VENV ?= .venv
 PY := $(VENV)/bin/python
 export GRAPHMILL_BIN ?= $(or $(CARGO_TARGET_DIR),target)/release/graphmill
+export GRAPHMILL_SESSION ?= $(or $(CARGO_TARGET_DIR),target)/release/examples/session
 export GRAPHMILL_PARTITION ?= $(or $(CARGO_TARGET_DIR),target)/release/examples/partition
 
-.PHONY: demo test test-rust test-oracle test-e2e bench venv build partition clean
+.PHONY: demo test test-rust test-oracle test-e2e bench venv build partition session wheel package clean
 
 # Trains MNIST through a TensorFlow client. MNIST=folder takes the idx files from there.
 demo: build venv
@@ -21,7 +22,7 @@ test-rust:
 test-oracle: build venv
 	$(PY) -m tests.oracle
 
-test-e2e: build partition venv
+test-e2e: build partition session package venv
 	$(PY) -m pytest -q --tb=short -p no:cacheprovider tests/e2e
 
 # TensorFlow's server and ours in turn; prints ratios. ONLY=name picks workloads.
@@ -32,8 +33,22 @@ bench: build venv
 partition:
 	$(CARGO) build --release --quiet -p graphmill-autodist --example partition
 
+# The program that uses the client crate.
+session:
+	$(CARGO) build --release --quiet -p graphmill-client --example session
+
+# The Python package, in dist/.
+wheel: venv
+	rm -f dist/graphmill-*.whl
+	$(PY) -m maturin build --release --quiet --manifest-path python/Cargo.toml --out dist
+
+# The same, put into the virtual environment of the tests.
+package: wheel
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall dist/graphmill-*.whl
+
+# Both packages are named, as a package on its own would be compiled with features of its own, and the wheel would compile all of it again.
 build:
-	$(CARGO) build --release --quiet -p graphmill-cli
+	$(CARGO) build --release --quiet -p graphmill-cli -p graphmill-python --bins
 
 venv: $(VENV)/installed
 
@@ -45,4 +60,4 @@ $(VENV)/installed: requirements.txt requirements-alone.txt
 
 clean:
 	$(CARGO) clean
-	rm -rf $(VENV) .cache
+	rm -rf $(VENV) .cache dist

@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn error::Error>> {
     files.sort();
     let descriptors = protox::compile(&files, [root])?;
 
-    // The tests compare the schema with its recorded form.
+    // Text forms of messages are read by it, and tests compare it with its recorded form.
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
 

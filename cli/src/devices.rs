@@ -1,11 +1,13 @@
 //! `graphmill devices`: what a server has.
 
-use crate::client;
-use anyhow::Result;
-use graphmill_wire::service::MasterMethod;
-use graphmill_wire::tensorflow::{DeviceAttributes, ListDevicesRequest, ListDevicesResponse};
+use anyhow::{Context, Result, anyhow};
+use graphmill_client::{Client, Code, Status};
 use serde_json::json;
 use std::io::Write;
+use std::time::Duration;
+
+/// How long the server, and the tasks that it asks in turn, may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Lists the devices of a server, graphmill's or TensorFlow's.
 #[derive(clap::Args)]
@@ -25,9 +27,9 @@ pub struct Args {
 /// # Errors
 /// If the server cannot be reached or the output cannot be written.
 pub fn run(args: &Args) -> Result<()> {
-    let path = MasterMethod::ListDevices.path();
-    let answer: ListDevicesResponse = client::call(&args.target, path, ListDevicesRequest::default())?;
-    let devices: Vec<DeviceAttributes> = answer.local_device.into_iter().chain(answer.remote_device).collect();
+    let client = Client::new(&args.target).map_err(|error| anyhow!("{}", error.message()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no threads")?;
+    let devices = runtime.block_on(client.within(PATIENCE).devices()).map_err(|error| explain(&args.target, &error))?;
     let mut out = std::io::stdout().lock();
     if args.json {
         let all: Vec<_> = devices
@@ -51,4 +53,14 @@ pub fn run(args: &Args) -> Result<()> {
         writeln!(out, "{:width$}  {:6}  {memory:>12}  {:016x}", device.name, device.device_type, device.incarnation)?;
     }
     Ok(())
+}
+
+/// An error of the call, with what to do about it.
+fn explain(target: &str, error: &Status) -> anyhow::Error {
+    match error.code() {
+        Code::Unavailable => {
+            anyhow!("no server answers at {target}: {}; start one with graphmill serve", error.message())
+        }
+        _ => anyhow!("{target} answers {error}"),
+    }
 }

@@ -1,12 +1,12 @@
 //! The `graphmill` command.
 
-mod client;
+mod calls;
 mod cluster_up;
 mod config;
 mod devices;
 mod log;
 mod ops;
-mod registry;
+mod run;
 mod serve;
 mod settings;
 mod status;
@@ -33,6 +33,7 @@ enum Subcommands {
     Status(status::Args),
     Stop(stop::Args),
     Config(Box<config::Args>),
+    Run(run::Args),
     Devices(devices::Args),
     Ops(ops::Args),
 }
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         Subcommands::Status(args) => status::run(&args),
         Subcommands::Stop(args) => stop::run(&args),
         Subcommands::Config(args) => config::run(*args),
+        Subcommands::Run(args) => run::run(&args),
         Subcommands::Devices(args) => devices::run(&args),
         Subcommands::Ops(args) => ops::run(&args),
     };

@@ -1,8 +1,8 @@
 //! `graphmill ops`: which ops there are.
 
-use crate::registry::registry;
 use anyhow::Result;
 use graphmill_graph::{AttrDef, AttrKind, OpDef, op_def, op_defs};
+use graphmill_kernels::registry;
 use graphmill_runtime::{Registration, Registry};
 use graphmill_tensor::DType;
 use graphmill_wire::tensorflow::attr_value::Value;

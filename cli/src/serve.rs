@@ -1,7 +1,7 @@
 //! `graphmill serve`: one task of a cluster.
 
+use crate::log;
 use crate::settings::{Flags, Settings, to_toml};
-use crate::{log, registry};
 use anyhow::{Context, Result, anyhow};
 use graphmill_cluster::Server;
 use graphmill_tensor::{Code, Status};
@@ -58,8 +58,8 @@ pub fn run(args: Args) -> Result<()> {
         Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? }
     };
     let kernels = match settings.file_root() {
-        Some(root) => registry::registry_below(root)?,
-        None => registry::registry(),
+        Some(root) => graphmill_kernels::registry_below(root)?,
+        None => graphmill_kernels::registry(),
     };
     let mut server = Server::bind(settings.server_config(), kernels).map_err(explain)?;
     let mut stdout = std::io::stdout();

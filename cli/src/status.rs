@@ -1,6 +1,6 @@
 //! `graphmill status`: what a server is doing.
 
-use crate::client;
+use crate::calls;
 use anyhow::Result;
 use graphmill_cluster::control::{ControlMethod, StatusRequest, StatusResponse};
 use std::io::{self, Write};
@@ -23,7 +23,7 @@ pub struct Args {
 /// # Errors
 /// If the server cannot be reached, is none of graphmill's, or the output cannot be written.
 pub fn run(args: &Args) -> Result<()> {
-    let status: StatusResponse = client::call_graphmill(&args.target, ControlMethod::Status, StatusRequest {})?;
+    let status: StatusResponse = calls::call(&args.target, ControlMethod::Status, &StatusRequest {})?;
     let mut out = io::stdout().lock();
     match args.json {
         true => writeln!(out, "{}", serde_json::to_string_pretty(&status)?)?,

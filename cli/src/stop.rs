@@ -1,6 +1,6 @@
 //! `graphmill stop`: has servers end.
 
-use crate::client;
+use crate::calls;
 use anyhow::{Context, Result, bail};
 use graphmill_cluster::control::{ControlMethod, StopRequest, StopResponse};
 use std::io::Write;
@@ -59,14 +59,14 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn ask(target: &str) -> Result<StopResponse> {
-    client::call_graphmill(target, ControlMethod::Stop, StopRequest {})
+    calls::call(target, ControlMethod::Stop, &StopRequest {})
 }
 
 /// Waits until nobody listens at an address any more.
 fn wait(target: &str, answer: &StopResponse) -> Result<()> {
     let grace = Duration::try_from_secs_f64(answer.grace).unwrap_or_default();
     let end = Instant::now() + PATIENCE + grace;
-    let address = client::address(target)?;
+    let address = calls::address(target)?;
     while is_there(address)? {
         if Instant::now() > end {
             bail!("{} at {target} was asked to end and has not; end its process with kill", answer.task);

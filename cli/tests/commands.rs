@@ -138,7 +138,7 @@ fn ops_are_listed_in_three_forms() {
 
 #[test]
 fn help_has_examples() {
-    for command in ["serve", "devices", "ops"] {
+    for command in ["serve", "run", "devices", "ops"] {
         assert!(text(&graphmill(&[command, "--help"]).stdout).contains("Examples:"), "{command}");
     }
 }

@@ -13,7 +13,7 @@ const NAMED_NAME: u32 = 1;
 const NAMED_TENSOR: u32 = 2;
 
 /// A `TensorProto` in parts.
-pub(crate) struct EncodedTensor {
+pub struct EncodedTensor {
     /// All but the content.
     head: TensorProto,
     head_len: usize,
@@ -21,6 +21,7 @@ pub(crate) struct EncodedTensor {
 }
 
 impl EncodedTensor {
+    /// Takes a tensor apart.
     pub fn new(tensor: &Tensor) -> EncodedTensor {
         let mut head = tensor.to_proto();
         let content = std::mem::take(&mut head.tensor_content);
@@ -28,7 +29,7 @@ impl EncodedTensor {
     }
 
     /// Length of the message.
-    pub fn len(&self) -> usize {
+    pub fn encoded_len(&self) -> usize {
         let content = if self.content.is_empty() { 0 } else { field_len(TENSOR_CONTENT, self.content.len()) };
         self.head_len + content
     }
@@ -45,7 +46,7 @@ impl EncodedTensor {
 }
 
 /// A repeated field of `NamedTensorProto`s.
-pub(crate) struct EncodedNamed<'a> {
+pub struct EncodedNamed<'a> {
     tag: u32,
     tensors: Vec<(usize, &'a str, EncodedTensor)>,
 }
@@ -56,13 +57,13 @@ impl<'a> EncodedNamed<'a> {
         let name_len = |name: &str| if name.is_empty() { 0 } else { field_len(NAMED_NAME, name.len()) };
         let encode = |(name, tensor): (&'a str, Tensor)| {
             let tensor = EncodedTensor::new(&tensor);
-            (name_len(name) + field_len(NAMED_TENSOR, tensor.len()), name, tensor)
+            (name_len(name) + field_len(NAMED_TENSOR, tensor.encoded_len()), name, tensor)
         };
         EncodedNamed { tag, tensors: tensors.into_iter().map(encode).collect() }
     }
 
     /// Length of the fields.
-    pub fn len(&self) -> usize {
+    pub fn encoded_len(&self) -> usize {
         self.tensors.iter().map(|(length, ..)| field_len(self.tag, *length)).sum()
     }
 
@@ -75,19 +76,19 @@ impl<'a> EncodedNamed<'a> {
                 begin(buffer, NAMED_NAME, name.len());
                 buffer.put_slice(name.as_bytes());
             }
-            begin(buffer, NAMED_TENSOR, tensor.len());
+            begin(buffer, NAMED_TENSOR, tensor.encoded_len());
             tensor.write(frames);
         }
     }
 }
 
 /// Length of a field with contents of this length.
-pub(crate) fn field_len(tag: u32, length: usize) -> usize {
+pub fn field_len(tag: u32, length: usize) -> usize {
     key_len(tag) + encoded_len_varint(length as u64) + length
 }
 
 /// Writes what stands before the contents of a field.
-pub(crate) fn begin(buffer: &mut impl BufMut, tag: u32, length: usize) {
+pub fn begin(buffer: &mut impl BufMut, tag: u32, length: usize) {
     encode_key(tag, WireType::LengthDelimited, buffer);
     encode_varint(length as u64, buffer);
 }

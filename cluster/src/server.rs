@@ -32,7 +32,7 @@ const RESET_STREAMS: usize = 1024;
 /// Most threads that serve sockets.
 const MAX_IO_THREADS: usize = 4;
 /// How long the end of a server that is just dropped may take.
-const DROP_PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const DROP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// One task of a cluster, which listens and serves from [`Server::bind`] on until it is shut down or dropped.
 pub struct Server {
@@ -65,7 +65,6 @@ impl Server {
     pub fn bind_on(network: Arc<dyn Network>, config: ServerConfig, registry: Registry) -> Result<Server> {
         let identity = config.identity()?;
         let chief = config.exit_with_chief.then(|| chief::of(&config.cluster)).transpose()?;
-        let session_timeout = config.session_timeout;
         let runtime = runtime()?;
         let listening = {
             let _runtime = runtime.enter();
@@ -80,20 +79,17 @@ impl Server {
             }
         };
         let own = (identity.job.as_str(), identity.task);
-        let (task, services) = services(config, own, identity.leader, registry, network, &runtime);
+        let services = services(config, own, identity.leader, registry, network, &runtime);
+        let task = services.task.clone();
         tracing::info!(task = task.name, port, "listening");
-        if let Some(limit) = session_timeout {
-            let services = services.clone();
-            runtime.spawn(async move { services.master.end_idle_sessions(limit).await });
-        }
         match chief {
             Some(chief) if chief == task.name => {
                 tracing::info!("this task is the chief itself, which does not end by itself");
             }
             Some(chief) => {
-                let (task, services) = (task.clone(), services.clone());
+                let services = services.clone();
                 runtime.spawn(async move {
-                    let reason = chief::watch(&chief, &task.peers, &services).await;
+                    let reason = chief::watch(&chief, &services.task.peers, &services).await;
                     services.control.ask_for_end(EndRequest { reason, longest_grace: Some(chief::GRACE) });
                 });
             }
@@ -163,19 +159,10 @@ impl Server {
         let Some(Serving { runtime, stop, connections }) = self.running.take() else { return };
         // Fails only if the serving task has ended by itself.
         let _ = stop.send(());
-        let services = self.services.clone();
-        let (ended, wait) = mpsc::channel();
-        runtime.spawn(async move {
-            services.master.end_sessions(shut_down(), true).await;
-            services.worker.end(shut_down()).await;
+        let connections = async {
             let _ = connections.await;
-            let _ = ended.send(());
-        });
-        // Not by blocking on the runtime, which a caller on another runtime must not do.
-        if wait.recv_timeout(patience).is_err() {
-            tracing::warn!("connections or steps were cut off");
-        }
-        runtime.shutdown_background();
+        };
+        end(runtime, &self.services, connections, patience);
     }
 }
 
@@ -189,7 +176,7 @@ impl Drop for Server {
 ///
 /// # Errors
 /// `INTERNAL` if they cannot be started.
-fn runtime() -> Result<Runtime> {
+pub(crate) fn runtime() -> Result<Runtime> {
     Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(1, usize::from).min(MAX_IO_THREADS))
         .thread_name("io")
@@ -198,23 +185,50 @@ fn runtime() -> Result<Runtime> {
         .map_err(|error| internal!("The threads of the server cannot be started: {error}"))
 }
 
-/// A task and its services.
-fn services(
+/// The services of a task, whose job, index and leader of collective operations follow from its settings.
+pub(crate) fn services(
     config: ServerConfig,
     own: (&str, u32),
     leader: Leader,
     registry: Registry,
     network: Arc<dyn Network>,
     runtime: &Runtime,
-) -> (Arc<Task>, Arc<Services>) {
+) -> Arc<Services> {
     let task = Arc::new(Task::new(own, &config, leader, registry, (network, runtime.handle().clone())));
     let worker = Arc::new(Worker::new(task.clone()));
-    let services = Services {
+    let services = Arc::new(Services {
         master: Master::new(task.clone(), worker.clone(), SessionDefaults::new(config.session_config)),
         worker,
         control: Control::new(task.clone(), config.cluster.to_string(), config.grace, config.allow_remote_stop),
-    };
-    (task, Arc::new(services))
+        task,
+    });
+    if let Some(limit) = config.session_timeout {
+        let services = services.clone();
+        runtime.spawn(async move { services.master.end_idle_sessions(limit).await });
+    }
+    services
+}
+
+/// Ends sessions, and then `connections`, within `patience`.
+pub(crate) fn end(
+    runtime: Runtime,
+    services: &Arc<Services>,
+    connections: impl Future<Output = ()> + Send + 'static,
+    patience: Duration,
+) {
+    let services = services.clone();
+    let (ended, wait) = mpsc::channel();
+    runtime.spawn(async move {
+        services.master.end_sessions(shut_down(), true).await;
+        services.worker.end(shut_down()).await;
+        connections.await;
+        let _ = ended.send(());
+    });
+    // Not by blocking on the runtime, which a caller on another runtime must not do.
+    if wait.recv_timeout(patience).is_err() {
+        tracing::warn!("connections or steps were cut off");
+    }
+    runtime.shutdown_background();
 }
 
 /// `ABORTED`, because that is what makes a client's monitored session try again.

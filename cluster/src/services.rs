@@ -3,6 +3,7 @@
 use crate::control::{Control, ControlMethod};
 use crate::grpc::{Frames, Handler};
 use crate::master::Master;
+use crate::task::Task;
 use crate::worker::Worker;
 use bytes::Bytes;
 use graphmill_tensor::Result;
@@ -16,6 +17,8 @@ pub(crate) struct Services {
     pub master: Master,
     pub worker: Arc<Worker>,
     pub control: Control,
+    /// What they share.
+    pub task: Arc<Task>,
 }
 
 #[derive(Clone, Copy)]
@@ -43,7 +46,7 @@ impl Handler for Services {
 
     async fn call(&self, method: Method, message: Bytes, deadline: Option<Instant>) -> Result<Frames> {
         match method {
-            Method::Master(method) => self.master.call(method, message, deadline).await,
+            Method::Master(method) => self.master.call(method, message.into(), deadline).await,
             Method::Worker(method) => self.worker.call(method, message).await,
             Method::Control(method) => self.control.call(method, message, &self.master, &self.worker),
         }

@@ -6,6 +6,7 @@
 //! - [`RecordReader`], [`RecordWriter`]: TFRecord files; [`LineReader`], [`FixedLengthReader`]: plain files cut into records.
 //! - [`parse_batch`]: examples, as record files hold them, to tensors.
 //! - [`EventsWriter`]: event files, which hold summaries; [`encode_png`] and [`encode_wav`] for the pictures and sounds in them.
+//! - [`read_npy`], [`read_npz`]: arrays of NumPy.
 //!
 //! Whatever a file says is checked before it is believed: a length never reserves memory that the file could not fill.
 
@@ -20,6 +21,8 @@ mod fixed_length;
 mod glob;
 mod lines;
 mod local;
+mod npy;
+mod npz;
 mod ordered_code;
 mod png_image;
 mod record;
@@ -42,6 +45,8 @@ pub use file_system::{FileReader, FileSystem, RandomAccessFile, WritableFile, io
 pub use fixed_length::{FixedLength, FixedLengthReader};
 pub use lines::LineReader;
 pub use local::LocalFileSystem;
+pub use npy::{read_npy, write_npy};
+pub use npz::{read_npz, write_npz};
 pub use png_image::encode_png;
 pub use record::{RecordReader, RecordWriter};
 pub use slice::{TensorSlice, parse_shape_and_slice};

@@ -18,3 +18,6 @@ pub mod service;
 
 pub use generated::tensorflow;
 pub use prost_types::Any;
+
+/// The schema: a `FileDescriptorSet` of all messages, for whoever reads or writes their text form.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -3,12 +3,13 @@
 mod child;
 mod report;
 
-use crate::client;
+use crate::calls;
 use anyhow::{Context, Result, bail};
 use child::{Child, Ending};
 use graphmill_cluster::ClusterSpec;
 use graphmill_wire::service::WorkerMethod;
 use graphmill_wire::tensorflow::{GetStatusRequest, GetStatusResponse};
+use prost::Message;
 use report::Report;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -209,8 +210,9 @@ fn note_endings(children: &mut [Child], report: &Report) -> usize {
 /// If another one does.
 async fn answers(child: &Child) -> Result<bool> {
     let target = child.target();
-    let call = client::call_async::<_, GetStatusResponse>(&target, WorkerMethod::GetStatus.path(), GetStatusRequest {});
-    let Ok(Ok(status)) = tokio::time::timeout(PROBE, call).await else { return Ok(false) };
+    let call = calls::exchange(&target, WorkerMethod::GetStatus.path(), &GetStatusRequest {});
+    let Ok(Ok(answer)) = tokio::time::timeout(PROBE, call).await else { return Ok(false) };
+    let Some(status) = answer.ok().and_then(|answer| GetStatusResponse::decode(answer).ok()) else { return Ok(false) };
     let task = format!("/job:{}/replica:0/task:{}/", child.job, child.task);
     match status.device_attributes.iter().all(|device| device.name.starts_with(&task)) {
         true => Ok(true),

@@ -31,7 +31,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 type Connection = SendRequest<FramesBody>;
 
 /// The way to one task. Connections are made when they are needed, and made anew when they broke.
-pub(crate) struct Channel {
+pub struct Channel {
     /// The task, such as `/job:ps/replica:0/task:0`.
     task: String,
     /// Host and port.

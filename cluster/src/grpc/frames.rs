@@ -1,7 +1,7 @@
 //! The one message of a request or an answer, as the frames that go into the socket.
 
 use super::trailers;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use graphmill_tensor::{Result, resource_exhausted};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
@@ -37,9 +37,73 @@ impl Frames {
         Ok(builder.finish())
     }
 
+    /// The message alone, for a receiver in this process: nothing is copied.
+    pub fn into_message(self) -> MessageBytes {
+        let mut pieces = self.frames;
+        let mut message = MessageBytes { first: pieces.pop_front().unwrap_or_default(), rest: pieces };
+        message.advance(HEADER.min(message.remaining()));
+        message
+    }
+
     /// The bytes with gRPC's header, in the pieces in which they are sent.
     pub fn frames(&self) -> impl Iterator<Item = &Bytes> {
         self.frames.iter()
+    }
+}
+
+/// The bytes of a message, in one piece off the wire or in several from this process. Messages decoded from it share its bytes.
+#[derive(Debug, Default)]
+pub struct MessageBytes {
+    first: Bytes,
+    rest: VecDeque<Bytes>,
+}
+
+impl MessageBytes {
+    /// Goes on to the next piece where the first one is used up.
+    fn refill(&mut self) {
+        while self.first.is_empty() {
+            match self.rest.pop_front() {
+                Some(next) => self.first = next,
+                None => return,
+            }
+        }
+    }
+}
+
+impl From<Bytes> for MessageBytes {
+    fn from(bytes: Bytes) -> MessageBytes {
+        MessageBytes { first: bytes, rest: VecDeque::new() }
+    }
+}
+
+impl Buf for MessageBytes {
+    fn remaining(&self) -> usize {
+        self.first.len() + self.rest.iter().map(Bytes::len).sum::<usize>()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        &self.first
+    }
+
+    fn advance(&mut self, mut count: usize) {
+        while count > self.first.len() {
+            count -= self.first.len();
+            // As of every buffer: nobody advances beyond the end.
+            self.first = self.rest.pop_front().unwrap_or_default();
+        }
+        self.first.advance(count);
+        self.refill();
+    }
+
+    fn copy_to_bytes(&mut self, count: usize) -> Bytes {
+        if count <= self.first.len() {
+            let bytes = self.first.split_to(count);
+            self.refill();
+            return bytes;
+        }
+        let mut bytes = BytesMut::with_capacity(count);
+        bytes.put(self.take(count));
+        bytes.freeze()
     }
 }
 
@@ -167,6 +231,35 @@ mod tests {
         let lengths: Vec<usize> = reply.frames().map(Bytes::len).collect();
         assert_eq!(lengths, [7, OWN_FRAME, 3]);
         assert_eq!(reply.frames().nth(1).unwrap().as_ptr(), long.as_ptr());
+    }
+
+    #[test]
+    fn a_message_in_pieces_reads_as_one() {
+        let pieces = [&b"ab"[..], b"", b"cdef", b"g"];
+        for cut in 0..=7 {
+            let [first, rest @ ..] = pieces.map(Bytes::from_static);
+            let mut message = MessageBytes { first, rest: rest.into_iter().collect() };
+            assert_eq!(message.remaining(), 7);
+            let begin = message.copy_to_bytes(cut);
+            assert_eq!(message.remaining(), 7 - cut);
+            assert_eq!([begin, message.copy_to_bytes(7 - cut)].concat(), b"abcdefg", "{cut}");
+            assert!(!message.has_remaining());
+        }
+    }
+
+    #[test]
+    fn messages_within_the_process_share_their_bytes() {
+        let long = Bytes::from(vec![7u8; OWN_FRAME]);
+        let mut builder = FramesBuilder::new(2 + long.len() + 3).unwrap();
+        builder.append(Bytes::from_static(b"ab"));
+        builder.append(long.clone());
+        builder.append(Bytes::from_static(b"cde"));
+        let mut message = builder.finish().into_message();
+        assert_eq!(message.remaining(), OWN_FRAME + 5);
+        message.advance(2);
+        assert_eq!(message.copy_to_bytes(OWN_FRAME).as_ptr(), long.as_ptr());
+        assert_eq!(message.copy_to_bytes(3), "cde");
+        assert_eq!(Frames::default().into_message().remaining(), 0);
     }
 
     #[test]

@@ -10,11 +10,11 @@ mod message;
 mod service;
 mod trailers;
 
-pub(crate) use channel::Channel;
-pub use frames::{Frames, FramesBuilder, MAX_MESSAGE};
+pub use channel::Channel;
+pub use frames::{Frames, FramesBuilder, MAX_MESSAGE, MessageBytes};
 pub use service::GrpcService;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use graphmill_tensor::{Result, internal};
 use prost::Message;
 use std::net::SocketAddr;
@@ -53,7 +53,7 @@ pub trait Handler: Send + Sync + 'static {
 ///
 /// # Errors
 /// `INTERNAL`, as gRPC has it, for bytes that are no such message.
-pub fn decode<M: Message + Default>(bytes: Bytes) -> Result<M> {
+pub fn decode<M: Message + Default>(bytes: impl Buf) -> Result<M> {
     M::decode(bytes).map_err(|error| {
         let name = std::any::type_name::<M>();
         let name = name.rsplit_once("::").map_or(name, |(_, last)| last);

@@ -4,8 +4,7 @@
 
 use super::prepared::{Order, Prepared, graph_key};
 use super::{Master, connections, run_step, step_reply};
-use crate::grpc::{Frames, decode};
-use bytes::Bytes;
+use crate::grpc::{Frames, MessageBytes, decode};
 use graphmill_graph::Signature;
 use graphmill_tensor::{Result, invalid_argument};
 use graphmill_wire::tensorflow::{
@@ -66,7 +65,7 @@ impl Master {
     ///
     /// # Errors
     /// As for a step with the same names; `INVALID_ARGUMENT` for connections that cannot be made.
-    pub(super) async fn make_callable(&self, message: Bytes) -> Result<Frames> {
+    pub(super) async fn make_callable(&self, message: MessageBytes) -> Result<Frames> {
         let request: MakeCallableRequest = decode(message)?;
         let describe = || format!("session_handle: \"{}\" request_id: {}", request.session_handle, request.request_id);
         self.request_ids.lock().note(request.request_id, "MakeCallable (Master)", describe)?;
@@ -88,7 +87,7 @@ impl Master {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for an unknown or released handle and for feeds that do not fit, and what the step fails with.
-    pub(super) async fn run_callable(&self, message: Bytes, deadline: Option<Instant>) -> Result<Frames> {
+    pub(super) async fn run_callable(&self, message: MessageBytes, deadline: Option<Instant>) -> Result<Frames> {
         let request: RunCallableRequest = decode(message)?;
         let RunCallableRequest { session_handle, handle, feed, request_id } = &request;
         let describe = || format!("session_handle: \"{session_handle}\" handle: {handle} request_id: {request_id}");
@@ -114,7 +113,7 @@ impl Master {
     ///
     /// # Errors
     /// `ABORTED` for an unknown session.
-    pub(super) fn release_callable(&self, message: Bytes) -> Result<Frames> {
+    pub(super) fn release_callable(&self, message: MessageBytes) -> Result<Frames> {
         let request: ReleaseCallableRequest = decode(message)?;
         self.session(&request.session_handle)?.callables.release(request.handle);
         Frames::message(&ReleaseCallableResponse {})

@@ -1,9 +1,8 @@
 //! `CloseSession`: ends a session.
 
 use super::{Handle, Master};
-use crate::grpc::{Frames, decode};
+use crate::grpc::{Frames, MessageBytes, decode};
 use crate::running;
-use bytes::Bytes;
 use graphmill_tensor::{Result, Status, aborted, cancelled};
 use graphmill_wire::tensorflow::{CloseSessionRequest, CloseSessionResponse};
 
@@ -12,7 +11,7 @@ impl Master {
     ///
     /// # Errors
     /// `ABORTED` for an unknown session.
-    pub(super) async fn close_session(&self, message: Bytes) -> Result<Frames> {
+    pub(super) async fn close_session(&self, message: MessageBytes) -> Result<Frames> {
         let request: CloseSessionRequest = decode(message)?;
         let session = Handle::parse(&request.session_handle)
             .and_then(|handle| self.sessions.write().by_handle.remove(&handle))

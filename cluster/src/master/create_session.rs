@@ -4,11 +4,11 @@ use super::session::{CostModel, Session, SessionOptions};
 use super::workers::{RemoteSessions, SessionTerms, Workers};
 use super::{Handle, Master, placement, run_step};
 use crate::collective::Leader;
-use crate::grpc::{Frames, decode};
+use crate::grpc::{Frames, MessageBytes, decode};
 use crate::peers::{Peers, task_name};
 use crate::task::attributes_of;
 use crate::{ClusterSpec, DeviceSpec, heavy};
-use bytes::Bytes;
+use bytes::Buf;
 use graphmill_graph::{Graph, ImportOptions};
 use graphmill_runtime::Devices;
 use graphmill_tensor::{Result, invalid_argument};
@@ -23,8 +23,8 @@ impl Master {
     ///
     /// # Errors
     /// What the checks find, and `DEADLINE_EXCEEDED` naming the tasks that do not answer.
-    pub(super) async fn create_session(&self, message: Bytes, deadline: Option<Instant>) -> Result<Frames> {
-        let size = message.len() >> 10;
+    pub(super) async fn create_session(&self, message: MessageBytes, deadline: Option<Instant>) -> Result<Frames> {
+        let size = message.remaining() >> 10;
         let request: CreateSessionRequest = decode(message)?;
         let config = self.defaults.merged_into(request.config.unwrap_or_default())?;
         let mut options = session_options(&config)?;

@@ -1,9 +1,9 @@
 //! `ExtendSession`: adds nodes to the graph of a session.
 
 use super::{Master, placement};
-use crate::grpc::{Frames, decode};
+use crate::grpc::{Frames, MessageBytes, decode};
 use crate::heavy;
-use bytes::Bytes;
+use bytes::Buf;
 use graphmill_graph::{Graph, ImportOptions};
 use graphmill_tensor::{Result, failed_precondition};
 use graphmill_wire::tensorflow::{ExtendSessionRequest, ExtendSessionResponse};
@@ -13,8 +13,8 @@ impl Master {
     ///
     /// # Errors
     /// `ABORTED` for an unknown session or another version than the client expects, and what the checks of the graph find.
-    pub(super) async fn extend_session(&self, message: Bytes) -> Result<Frames> {
-        let size = message.len() >> 10;
+    pub(super) async fn extend_session(&self, message: MessageBytes) -> Result<Frames> {
+        let size = message.remaining() >> 10;
         let request: ExtendSessionRequest = decode(message)?;
         let session = self.session(&request.session_handle)?;
         let expected = request.current_graph_version;

@@ -2,8 +2,7 @@
 
 use super::workers::Workers;
 use super::{Master, close_session};
-use crate::grpc::{Frames, decode};
-use bytes::Bytes;
+use crate::grpc::{Frames, MessageBytes, decode};
 use graphmill_tensor::{Result, invalid_argument};
 use graphmill_wire::tensorflow::{DeviceAttributes, ListDevicesRequest, ListDevicesResponse};
 use tokio::time::Instant;
@@ -14,7 +13,7 @@ impl Master {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for an unknown session; `DEADLINE_EXCEEDED` if a task does not answer.
-    pub(super) async fn list_devices(&self, message: Bytes, deadline: Option<Instant>) -> Result<Frames> {
+    pub(super) async fn list_devices(&self, message: MessageBytes, deadline: Option<Instant>) -> Result<Frames> {
         let request: ListDevicesRequest = decode(message)?;
         let handle = &request.session_handle;
         if handle.is_empty() {

@@ -20,12 +20,11 @@ mod step_reply;
 mod workers;
 
 use crate::defaults::SessionDefaults;
-use crate::grpc::Frames;
+use crate::grpc::{Frames, MessageBytes};
 use crate::request_ids::RequestIds;
 use crate::running::{self, RunningSteps};
 use crate::task::Task;
 use crate::worker::Worker;
-use bytes::Bytes;
 use graphmill_tensor::{Result, Status, aborted, unavailable};
 use graphmill_wire::service::MasterMethod;
 use parking_lot::{Mutex, RwLock};
@@ -88,7 +87,7 @@ impl Master {
     ///
     /// # Errors
     /// The status of the call.
-    pub async fn call(&self, method: MasterMethod, message: Bytes, deadline: Option<Instant>) -> Result<Frames> {
+    pub async fn call(&self, method: MasterMethod, message: MessageBytes, deadline: Option<Instant>) -> Result<Frames> {
         match method {
             MasterMethod::CreateSession => self.create_session(message, deadline).await,
             MasterMethod::ExtendSession => self.extend_session(message).await,

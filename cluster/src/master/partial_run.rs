@@ -3,9 +3,8 @@
 use super::prepared::Prepared;
 use super::session::Session;
 use super::{Master, remote_parts, run_step, step_reply};
-use crate::grpc::{Frames, decode};
+use crate::grpc::{Frames, MessageBytes, decode};
 use crate::running::Running;
-use bytes::Bytes;
 use graphmill_graph::{Graph, Signature};
 use graphmill_runtime::{PartialRun, Port, Step};
 use graphmill_tensor::{Result, Status, Tensor, deadline_exceeded, internal, invalid_argument, not_found};
@@ -79,7 +78,7 @@ impl Master {
     ///
     /// # Errors
     /// As for a step with the same names.
-    pub(super) async fn partial_run_setup(&self, message: Bytes) -> Result<Frames> {
+    pub(super) async fn partial_run_setup(&self, message: MessageBytes) -> Result<Frames> {
         let request: PartialRunSetupRequest = decode(message)?;
         let PartialRunSetupRequest { session_handle, feed, fetch, target, request_id, .. } = &request;
         let describe = || format!("session_handle: \"{session_handle}\" request_id: {request_id}");

@@ -3,8 +3,7 @@
 use super::workers::{clean_up_all, is_wanted};
 use super::{Master, close_session};
 use crate::DeviceSpec;
-use crate::grpc::{Frames, decode};
-use bytes::Bytes;
+use crate::grpc::{Frames, MessageBytes, decode};
 use graphmill_tensor::Result;
 use graphmill_wire::tensorflow::{ResetRequest, ResetResponse};
 
@@ -13,7 +12,7 @@ impl Master {
     ///
     /// # Errors
     /// None but for a message that cannot be read.
-    pub(super) async fn reset(&self, message: Bytes) -> Result<Frames> {
+    pub(super) async fn reset(&self, message: MessageBytes) -> Result<Frames> {
         let request: ResetRequest = decode(message)?;
         self.end_sessions(close_session::closed(), false).await;
         self.task.clear_containers(&request.container);

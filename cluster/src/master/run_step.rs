@@ -8,9 +8,8 @@ use super::{Master, remote_parts, step_reply};
 use crate::aggregate::from_task;
 use crate::cost_graph::cost_graph;
 use crate::exchange::{step_alone, step_with_exchange};
-use crate::grpc::{Frames, decode};
+use crate::grpc::{Frames, MessageBytes, decode};
 use crate::records::{partition_graphs, step_stats};
-use bytes::Bytes;
 use graphmill_runtime::Step;
 use graphmill_tensor::{Result, Status, Tensor, cancelled, deadline_exceeded, internal, invalid_argument};
 use graphmill_wire::tensorflow::run_options::TraceLevel;
@@ -30,7 +29,7 @@ impl Master {
     ///
     /// # Errors
     /// The status of the step where the request does not want it in the answer.
-    pub(super) async fn run_step(&self, message: Bytes, deadline: Option<Instant>) -> Result<Frames> {
+    pub(super) async fn run_step(&self, message: MessageBytes, deadline: Option<Instant>) -> Result<Frames> {
         let request: RunStepRequest = decode(message)?;
         let errors_in_body = request.store_errors_in_response_body;
         match self.step(request, deadline).await {

@@ -16,7 +16,7 @@ const RESPONSE_METADATA: u32 = 2;
 /// `RESOURCE_EXHAUSTED` for tensors that do not fit into a message.
 pub(super) fn named_tensors(tensors: Vec<(&str, Tensor)>, metadata: &RunMetadata) -> Result<Frames> {
     let tensors = EncodedNamed::new(RESPONSE_TENSOR, tensors);
-    let mut reply = with_metadata(tensors.len(), metadata)?;
+    let mut reply = with_metadata(tensors.encoded_len(), metadata)?;
     tensors.write(&mut reply);
     Ok(finish(reply, metadata))
 }
@@ -27,10 +27,10 @@ pub(super) fn named_tensors(tensors: Vec<(&str, Tensor)>, metadata: &RunMetadata
 /// `RESOURCE_EXHAUSTED` for tensors that do not fit into a message.
 pub(super) fn tensors(tensors: &[Tensor], metadata: &RunMetadata) -> Result<Frames> {
     let tensors: Vec<EncodedTensor> = tensors.iter().map(EncodedTensor::new).collect();
-    let length = tensors.iter().map(|tensor| field_len(RESPONSE_TENSOR, tensor.len())).sum();
+    let length = tensors.iter().map(|tensor| field_len(RESPONSE_TENSOR, tensor.encoded_len())).sum();
     let mut reply = with_metadata(length, metadata)?;
     for tensor in tensors {
-        begin(reply.buffer(), RESPONSE_TENSOR, tensor.len());
+        begin(reply.buffer(), RESPONSE_TENSOR, tensor.encoded_len());
         tensor.write(&mut reply);
     }
     Ok(finish(reply, metadata))

@@ -90,8 +90,8 @@ fn answer(parcel: Parcel) -> Result<Frames> {
         return Frames::message(&RecvTensorResponse { tensor: Some(tensor), is_dead: true, ..Default::default() });
     };
     let tensor = EncodedTensor::new(&tensor);
-    let mut frames = FramesBuilder::new(field_len(RESPONSE_TENSOR, tensor.len()))?;
-    begin(frames.buffer(), RESPONSE_TENSOR, tensor.len());
+    let mut frames = FramesBuilder::new(field_len(RESPONSE_TENSOR, tensor.encoded_len()))?;
+    begin(frames.buffer(), RESPONSE_TENSOR, tensor.encoded_len());
     tensor.write(&mut frames);
     Ok(frames.finish())
 }

@@ -225,7 +225,7 @@ fn success(request: &RunGraphRequest, tensors: Vec<Option<Tensor>>, part: &Part)
         named.push((key.as_str(), tensor));
     }
     let named = EncodedNamed::new(RESPONSE_RECV, named);
-    let mut frames = FramesBuilder::new(named.len() + rest.encoded_len())?;
+    let mut frames = FramesBuilder::new(named.encoded_len() + rest.encoded_len())?;
     named.write(&mut frames);
     rest.encode_raw(frames.buffer());
     Ok(frames.finish())

@@ -9,8 +9,7 @@ const RECORDED: &str = include_str!("../data/messages.tsv");
 
 /// The descriptors that the build script compiled.
 pub fn pool() -> DescriptorPool {
-    DescriptorPool::decode(include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin")).as_slice())
-        .expect("the build script wrote a descriptor set")
+    DescriptorPool::decode(graphmill_wire::DESCRIPTORS).expect("the build script wrote a descriptor set")
 }
 
 /// Name of a type as the recorded list writes it.

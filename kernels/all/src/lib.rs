@@ -1,7 +1,8 @@
-//! The kernels of this binary.
+//! All families of kernels: what a server of graphmill runs.
 
 use graphmill_formats::{FileSystem, LocalFileSystem};
 use graphmill_runtime::Registry;
+use graphmill_tensor::Result;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,8 +14,8 @@ pub fn registry() -> Registry {
 /// All families of kernels, with the files below a directory and no others.
 ///
 /// # Errors
-/// If there is no such directory.
-pub fn registry_below(root: &Path) -> anyhow::Result<Registry> {
+/// `NOT_FOUND` if there is no such directory.
+pub fn registry_below(root: &Path) -> Result<Registry> {
     Ok(registry_with(Arc::new(LocalFileSystem::below(root)?)))
 }
 
