@@ -51,6 +51,11 @@ pub(super) fn read_metadata(files: &SharedFiles, directory: &Path) -> Result<Opt
     metadata.map(Some).map_err(|_| data_loss!("Can't parse {} as binary proto", path.display()))
 }
 
+/// Replaces `snapshot.metadata`.
+pub(super) fn write_metadata(files: &SharedFiles, directory: &Path, metadata: &Metadata) -> Result<()> {
+    files.replace(&directory.join("snapshot.metadata"), &metadata.encode_to_vec())
+}
+
 /// The directories of a run's shards, in order.
 pub(super) fn shards(files: &SharedFiles, directory: &Path, run: &str) -> Result<Vec<PathBuf>> {
     let found = files.matching(&directory.join(run).join("*.shard"))?;
@@ -139,7 +144,7 @@ impl RunWriter {
     fn write_metadata(&mut self, finalized: bool) -> Result<()> {
         self.metadata.finalized = finalized;
         self.metadata.num_elements = if finalized && self.counts { self.elements } else { 0 };
-        self.files.replace(&self.directory.join("snapshot.metadata"), &self.metadata.encode_to_vec())
+        write_metadata(&self.files, &self.directory, &self.metadata)
     }
 
     /// Writes an element to its shard.

@@ -7,7 +7,7 @@ use graphmill_formats::{Compression, FileReader, FileSystem, RecordReader, Recor
 use graphmill_tensor::{DType, Result, Shape, Tensor, data_loss, internal, invalid_argument};
 use graphmill_wire::tensorflow::{TensorProto, TensorShapeProto};
 use prost::Message;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 /// The version that new snapshots have.

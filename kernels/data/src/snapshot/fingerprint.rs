@@ -16,7 +16,7 @@ const DEPTH: u32 = 100;
 /// The number of a dataset.
 pub(super) fn fingerprint(recipe: &Recipe) -> u64 {
     let functions = recipe.functions();
-    let library = functions.as_ref().map(|functions| functions.graph().library());
+    let library = functions.as_ref().map(|functions| &**functions.graph().library());
     let own = hash64_combine(hash64(recipe.op().as_bytes()), of_attrs(&recipe.attrs().to_proto(), library, 0));
     recipe.inputs().iter().fold(own, |hash, input| hash64_combine(hash, of_tensor(input)))
 }

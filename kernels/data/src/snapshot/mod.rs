@@ -7,6 +7,7 @@ mod fingerprint;
 mod reader;
 mod save;
 mod snappy;
+mod version1;
 mod version2;
 
 use crate::files::SharedFiles;
@@ -15,5 +16,6 @@ use graphmill_runtime::Registry;
 pub(crate) fn register(registry: &mut Registry, files: &SharedFiles) {
     reader::register(registry, files);
     save::register(registry, files);
+    version1::register(registry, files);
     version2::register(registry, files);
 }
