@@ -211,36 +211,32 @@ def lmdb(entries, page_size=4096):
     return meta(0, 1) + meta(1, 2) + leaf + b"".join(overflow)
 
 
-def test_databases(server, reference, tmp_path):
+def databases(names):
+    """TensorFlow's own server of today reads no databases any more; the reader's text and codes are those of older ones."""
+    raw = tf.raw_ops.LMDBDataset(filenames=names, output_types=[tf.string, tf.string], output_shapes=[[], []])
+    return tf.data.experimental.from_variant(raw, (tf.TensorSpec([], tf.string),) * 2)
+
+
+def test_databases(server, tmp_path):
     entries = [(b"a", b"one"), (b"bc", b""), (b"d", bytes(range(256)) * 8), (b"e", b"four")]
     path = tmp_path / "data.mdb"
     path.write_bytes(lmdb(entries))
-    build = lambda: tf.data.experimental.from_variant(
-        tf.raw_ops.LMDBDataset(
-            filenames=[str(tmp_path), str(path)], output_types=[tf.string, tf.string], output_shapes=[[], []]
-        ),
-        (tf.TensorSpec([], tf.string),) * 2,
-    )
-    found = same(server, reference, build)
-    assert found[:4] == entries and len(found) == 9
+    found = elements(server.target, lambda: databases([str(tmp_path), str(path)]))
+    assert found == [*entries, *entries, tf.errors.OUT_OF_RANGE]
     with v1.Session(server.target) as session:
         reader = tf.raw_ops.LMDBReader()
         queue = tf.queue.FIFOQueue(2, [tf.string], [()])
         names = queue.enqueue_many([[str(path)]])
         read = tf.raw_ops.ReaderRead(reader_handle=reader, queue_handle=queue.queue_ref)
-        session.run([names, queue.close()])
+        session.run(names)
+        session.run(queue.close())
         assert [tuple(session.run(read)) for _ in entries] == entries
         with pytest.raises(tf.errors.OutOfRangeError):
             session.run(read)
 
 
-def test_no_database(server, reference, tmp_path):
+def test_no_database(server, tmp_path):
     (tmp_path / "text").write_bytes(b"no database" * 1000)
     for name in ("text", "none"):
-        build = lambda name=name: tf.data.experimental.from_variant(
-            tf.raw_ops.LMDBDataset(
-                filenames=str(tmp_path / name), output_types=[tf.string, tf.string], output_shapes=[[], []]
-            ),
-            (tf.TensorSpec([], tf.string),) * 2,
-        )
-        assert tf.errors.INVALID_ARGUMENT in same(server, reference, build)
+        found = elements(server.target, lambda name=name: databases(str(tmp_path / name)))
+        assert found[0] == tf.errors.INVALID_ARGUMENT

@@ -8,10 +8,12 @@ mod task;
 
 use crate::pending::Pending;
 use graphmill_runtime::{
-    AsyncContext, AsyncKernel, Construction, Function, FunctionHandle, Registry, outputs, unique_number,
+    AsyncContext, AsyncKernel, Construction, Function, FunctionHandle, Registry, hash64, hash64_combine, outputs,
+    unique_number,
 };
 use graphmill_tensor::{DType, Result, Shape, Tensor, internal, invalid_argument};
 use options::Options;
+use prost::Message;
 use queue::{Batcher, Shared};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
@@ -35,6 +37,14 @@ impl Meeting {
         let name = if shared.is_empty() { c.name() } else { shared };
         Ok(Meeting { container: container.to_owned(), name: name.to_owned() })
     }
+}
+
+/// A number that functions of different names, attributes or bodies do not share.
+fn identity(function: &FunctionHandle) -> u64 {
+    let own = hash64(&function.function().encode_to_vec());
+    let runtime = function.runtime();
+    let body = runtime.as_ref().and_then(|runtime| runtime.graph().library().get(function.name()));
+    body.map_or(own, |body| hash64_combine(own, hash64(&body.def.encode_to_vec())))
 }
 
 /// Adds the rows of its inputs to a batch, and waits for what comes of the batch.
@@ -67,7 +77,10 @@ impl BatchKernel {
         batched: Range<usize>,
         captured: Range<usize>,
     ) -> Result<BatchKernel> {
-        let (meeting, queue) = (Meeting::new(c)?, c.attrs().str("batching_queue")?.to_owned());
+        let mut meeting = Meeting::new(c)?;
+        // TensorFlow has later sessions use the options, and even the function, of the first node of this name.
+        meeting.name = format!("{} {options:?} {:x}", meeting.name, function.as_ref().map_or(0, identity));
+        let queue = c.attrs().str("batching_queue")?.to_owned();
         let names = batched.clone().map(|i| c.input_name(i)).collect();
         let results = c.output_types().iter().map(|slot| slot.dtype).collect();
         Ok(BatchKernel { meeting, queue, options, function, batched, captured, names, results })

@@ -17,7 +17,7 @@ pub(super) enum Padding {
     Down,
 }
 
-/// The options of all queues of one batcher. Those of the node that makes the batcher count.
+/// The options of all queues of one batcher.
 #[derive(Clone, Debug)]
 pub(super) struct Options {
     pub threads: i64,

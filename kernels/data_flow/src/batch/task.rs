@@ -60,7 +60,10 @@ impl Run {
 /// The outputs of the parts, one after the other.
 fn joined(results: Vec<Option<Vec<Tensor>>>) -> Result<Vec<Tensor>> {
     let results: Option<Vec<Vec<Tensor>>> = results.into_iter().collect();
-    let results = results.ok_or_else(|| internal!("a part of a batch has no result"))?;
+    let mut results = results.ok_or_else(|| internal!("a part of a batch has no result"))?;
+    if results.len() == 1 {
+        return Ok(results.swap_remove(0));
+    }
     let outputs = results.first().map_or(0, Vec::len);
     let output = |i: usize| {
         let pieces: Vec<Tensor> = results.iter().filter_map(|result| result.get(i).cloned()).collect();
