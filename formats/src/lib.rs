@@ -4,6 +4,7 @@
 //! - [`BundleReader`], [`BundleWriter`], [`merge_bundles`]: checkpoints (version 2).
 //! - [`SliceReader`], [`SliceWriter`]: checkpoints of the first version.
 //! - [`RecordReader`], [`RecordWriter`]: TFRecord files; [`LineReader`], [`FixedLengthReader`]: plain files cut into records.
+//! - [`LmdbReader`]: databases of LMDB.
 //! - [`parse_batch`]: examples, as record files hold them, to tensors.
 //! - [`EventsWriter`]: event files, which hold summaries; [`encode_png`] and [`encode_wav`] for the pictures and sounds in them.
 //! - [`read_npy`], [`read_npz`]: arrays of NumPy.
@@ -20,6 +21,7 @@ mod file_system;
 mod fixed_length;
 mod glob;
 mod lines;
+mod lmdb;
 mod local;
 mod npy;
 mod npz;
@@ -44,6 +46,7 @@ pub use example::{
 pub use file_system::{FileReader, FileSystem, RandomAccessFile, WritableFile, io_error};
 pub use fixed_length::{FixedLength, FixedLengthReader};
 pub use lines::LineReader;
+pub use lmdb::LmdbReader;
 pub use local::LocalFileSystem;
 pub use npy::{read_npy, write_npy};
 pub use npz::{read_npz, write_npz};

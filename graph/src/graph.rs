@@ -27,6 +27,14 @@ pub struct Endpoint {
     pub slot: u32,
 }
 
+impl Endpoint {
+    /// The endpoint as the definition of a node in `graph` has it: `name` or `name:slot`.
+    pub fn name_in(self, graph: &Graph) -> String {
+        let name = &graph.node(self.node).name;
+        if self.slot == 0 { name.to_string() } else { format!("{name}:{}", self.slot) }
+    }
+}
+
 /// Where a node's data inputs come from.
 pub type Inputs = SmallVec<[Endpoint; 2]>;
 

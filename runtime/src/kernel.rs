@@ -1,7 +1,7 @@
 //! What a kernel is, how one is made, and what it sees when it runs.
 
 use crate::{Device, FunctionHandle, FunctionRuntime, Registry, Step, Value, Variable};
-use graphmill_graph::{ArgType, Attrs, Node};
+use graphmill_graph::{ArgType, Attrs, Graph, Node};
 use graphmill_tensor::{DType, Element, Result, Shape, SlotType, Tensor, internal, invalid_argument};
 use graphmill_wire::tensorflow::NameAttrList;
 use smallvec::SmallVec;
@@ -42,17 +42,30 @@ pub struct Construction<'a> {
     pub(crate) functions: Weak<FunctionRuntime>,
     /// Where the kernel is made from, once that has begun.
     pub(crate) registry: Option<&'a Registry>,
+    /// What the node is part of, if that is known.
+    pub(crate) graph: Option<&'a Graph>,
 }
 
 impl<'a> Construction<'a> {
     /// For a node on a device.
     pub fn new(node: &'a Node, device: &'a Arc<Device>) -> Construction<'a> {
-        Construction { node, device, functions: Weak::new(), registry: None }
+        Construction { node, device, functions: Weak::new(), registry: None, graph: None }
     }
 
     /// For a node that may call functions, on the device that it is on itself.
     pub fn with_functions(node: &'a Node, device: &'a Arc<Device>, runtime: &Arc<FunctionRuntime>) -> Construction<'a> {
-        Construction { node, device, functions: Arc::downgrade(runtime), registry: None }
+        Construction { node, device, functions: Arc::downgrade(runtime), registry: None, graph: None }
+    }
+
+    /// This construction for a node of `graph`.
+    pub(crate) fn in_graph(self, graph: &'a Graph) -> Construction<'a> {
+        Construction { graph: Some(graph), ..self }
+    }
+
+    /// What input `i` is called in the node's definition, for texts of errors; empty for a node outside of a graph.
+    pub fn input_name(&self, i: usize) -> String {
+        let endpoint = self.node.inputs.get(i);
+        self.graph.zip(endpoint).map_or_else(String::new, |(graph, endpoint)| endpoint.name_in(graph))
     }
 
     /// The node.

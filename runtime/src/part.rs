@@ -35,7 +35,8 @@ impl Construction<'_> {
     }
 
     fn of_node<'b>(&'b self, node: &'b Node) -> Construction<'b> {
-        Construction { node, device: self.device, functions: self.functions.clone(), registry: self.registry }
+        let functions = self.functions.clone();
+        Construction { node, device: self.device, functions, registry: self.registry, graph: None }
     }
 
     pub(crate) fn within<'b>(&'b self, registry: &'b Registry) -> Construction<'b> {
@@ -44,6 +45,7 @@ impl Construction<'_> {
             device: self.device,
             functions: self.functions.clone(),
             registry: Some(registry),
+            graph: self.graph,
         }
     }
 }

@@ -48,7 +48,7 @@ struct EnsureShape {
 
 impl EnsureShape {
     fn new(construction: &Construction<'_>) -> Result<EnsureShape> {
-        Ok(EnsureShape { expected: construction.attrs().shape("shape")?, input: construction.name().to_owned() })
+        Ok(EnsureShape { expected: construction.attrs().shape("shape")?, input: construction.input_name(0) })
     }
 
     fn check(&self, tensor: &Tensor) -> Result<()> {

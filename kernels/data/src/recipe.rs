@@ -59,6 +59,34 @@ impl Recipe {
         Some(Recipe { op: op_def("ListDataset")?.clone(), attrs, inputs, functions: Weak::new() })
     }
 
+    /// The op.
+    pub fn op(&self) -> &str {
+        &self.op.name
+    }
+
+    /// The attributes.
+    pub fn attrs(&self) -> &Attrs {
+        &self.attrs
+    }
+
+    /// The inputs.
+    pub fn inputs(&self) -> &[Tensor] {
+        &self.inputs
+    }
+
+    /// A function that attributes may name, and the library that it is in.
+    pub fn functions(&self) -> Option<Arc<FunctionRuntime>> {
+        self.functions.upgrade()
+    }
+
+    /// Makes another dataset by `op`, with these attributes and inputs, where this one was made.
+    pub fn make_other(&self, op: &str, attrs: Attrs, inputs: Vec<Tensor>) -> Result<Tensor> {
+        let schema = op_def(op).ok_or_else(|| internal!("there is no op {op}"))?;
+        let runtime = self.functions.upgrade().ok_or_else(|| internal!("The graph of a dataset is gone"))?;
+        let node = Node::new("dataset", schema, attrs)?;
+        run_maker(runtime.registry(), &Construction::with_functions(&node, &runtime), inputs)
+    }
+
     /// The serialized form.
     pub fn serialize(&self) -> Variant {
         let node = NodeDef { op: self.op.name.to_string(), attr: self.attrs.to_proto(), ..NodeDef::default() };

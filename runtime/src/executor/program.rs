@@ -386,11 +386,7 @@ impl<'a> Builder<'a> {
     }
 
     fn input_names(&self, node: &Node) -> Box<[String]> {
-        let name = |endpoint: &Endpoint| {
-            let name = &self.graph.node(endpoint.node).name;
-            if endpoint.slot == 0 { name.to_string() } else { format!("{name}:{}", endpoint.slot) }
-        };
-        node.inputs.iter().map(name).collect()
+        node.inputs.iter().map(|endpoint| endpoint.name_in(self.graph)).collect()
     }
 
     /// The device of a node, and the number that tells its kernels from those of others.
@@ -437,6 +433,7 @@ impl<'a> Builder<'a> {
             Some(functions) => Construction::with_functions(node, device, functions),
             None => Construction::new(node, device),
         };
+        let construction = construction.in_graph(self.graph);
         if self.registry.kernels_of(&node.op.name).is_empty() && self.graph.library().get(&node.op.name).is_some() {
             return Ok(Arc::new(AnyKernel::Async(Box::new(Call::by_op(&construction)))));
         }

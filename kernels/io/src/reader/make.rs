@@ -23,6 +23,8 @@ pub(crate) fn register(registry: &mut Registry, files: &Arc<dyn FileSystem>) {
             registry.op(op).kernel(move |c| MakeReader::new(c, files.clone(), kind, parse));
         }
     }
+    let files = files.clone();
+    registry.op("LMDBReader").kernel(move |c| MakeReader::new(c, files.clone(), "LMDBReader", |_| Ok(Format::Lmdb)));
 }
 
 /// Gives out the handle of a reader, which it makes when it first runs.

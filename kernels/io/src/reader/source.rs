@@ -2,7 +2,7 @@
 
 use crate::files::read_whole;
 use crate::inputs::path;
-use graphmill_formats::{Compression, FileSystem, FixedLength, FixedLengthReader, LineReader, RecordReader};
+use graphmill_formats::{Compression, FileSystem, FixedLength, FixedLengthReader, LineReader, LmdbReader, RecordReader};
 use graphmill_tensor::{Bytes, Result};
 
 /// Bytes read from a file at a time.
@@ -20,6 +20,8 @@ pub(super) enum Format {
     Lines(usize),
     /// A file of records of one length.
     FixedLength(FixedLength, Compression),
+    /// A database of keys and values.
+    Lmdb,
 }
 
 /// A unit of work under way.
@@ -28,6 +30,7 @@ pub(super) enum Source {
     Records(RecordReader),
     Lines { lines: LineReader, number: u64 },
     FixedLength { records: FixedLengthReader, number: u64 },
+    Lmdb(LmdbReader),
 }
 
 /// What a read gives.
@@ -64,6 +67,7 @@ impl Format {
                 let records = FixedLengthReader::new(compression.open(files, work, BUFFER)?, *layout)?;
                 Ok(Source::FixedLength { records, number: 0 })
             }
+            Format::Lmdb => Ok(Source::Lmdb(LmdbReader::open(files, work)?)),
         }
     }
 }
@@ -87,6 +91,12 @@ impl Source {
             Source::FixedLength { records, number } => {
                 *number += 1;
                 (*number - 1, records.next()?)
+            }
+            Source::Lmdb(entries) => {
+                return Ok(match entries.next()? {
+                    Some((key, value)) => Record::Produced { key: key.into(), value: value.into(), last: false },
+                    None => Record::End,
+                });
             }
         };
         Ok(match value {
