@@ -6,13 +6,13 @@ from tests.servers import TENSORFLOW, Server, default_binary, free_port
 class Cluster:
     """Tasks on loopback. `jobs` maps a job to the kinds of its tasks: "ours" or "tensorflow". Use as a context manager.
 
-    `cluster[job, task]` is a `Server`. With `wait=False` nothing is started yet.
+    `options` are for graphmill's tasks, `tensorflow_options` for TensorFlow's. `cluster[job, task]` is a `Server`. With `wait=False` nothing is started yet.
     """
 
-    def __init__(self, jobs, options=(), env=None, start=True):
+    def __init__(self, jobs, options=(), env=None, start=True, tensorflow_options=()):
         self.addresses = {job: [f"127.0.0.1:{free_port()}" for _ in kinds] for job, kinds in jobs.items()}
         self.kinds = jobs
-        self.options = options
+        self.options = {"ours": options, "tensorflow": tensorflow_options}
         self.env = env
         self.servers = {}
         try:
@@ -37,7 +37,7 @@ class Cluster:
             cluster=self.addresses,
             port=int(self.addresses[job][task].rsplit(":", 1)[1]),
             env=self.env,
-            options=self.options if kind == "ours" else (),
+            options=self.options[kind],
         )
         self.servers[job, task] = server
         return server

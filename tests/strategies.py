@@ -147,7 +147,8 @@ def job(cluster, folder, meta, strategy, **options):
 
 def cluster(kind, tasks):
     """A cluster of workers of one kind, in which collectives meet."""
-    return Cluster({"worker": [kind] * tasks}, options=["--collective-leader", "/job:worker/replica:0/task:0"])
+    leader = ["--collective-leader", "/job:worker/replica:0/task:0"]
+    return Cluster({"worker": [kind] * tasks}, options=leader, tensorflow_options=leader)
 
 
 def train_alone(meta, target_ops, steps, feeds, fetches):
