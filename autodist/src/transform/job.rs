@@ -1,6 +1,7 @@
 //! The place of one task in a job.
 
 use crate::compiler::{CompiledStrategy, Replica};
+use crate::resources::{DeviceKind, tensorflow_device};
 use graphmill_tensor::{Result, invalid_argument};
 
 /// What a task needs to know to rewrite its graph.
@@ -70,7 +71,13 @@ impl<'a> Job<'a> {
 
 /// The first processor of a task.
 fn processor(task: usize) -> String {
-    crate::resources::tensorflow_device(task, crate::resources::DeviceKind::Cpu, 0)
+    tensorflow_device(task, DeviceKind::Cpu, 0)
+}
+
+/// What the names of a task's processors begin with.
+pub(super) fn processor_of(task: usize) -> String {
+    let first = processor(task);
+    first.trim_end_matches('0').to_owned()
 }
 
 /// What the names of a replica's nodes begin with.

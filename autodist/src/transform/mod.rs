@@ -1,10 +1,12 @@
 //! Rewrites of graphs: from the graph of one device to the graph of one task of a job.
 
 mod compress;
+mod copies;
 mod feeds;
 mod first_values;
 mod gradients;
 mod job;
+mod loops;
 mod nodes;
 mod partition;
 mod reduce;
@@ -18,7 +20,7 @@ pub use feeds::{Feed, Fetch};
 pub use partition::partition_variables;
 
 use crate::compiler::CompiledStrategy;
-use crate::item::GraphItem;
+use crate::item::{GraphItem, UpdateKind, update_kind};
 use graphmill_tensor::Result;
 use graphmill_wire::tensorflow::{GraphDef, MetaGraphDef, VariableDef};
 use job::{Job, scope};
@@ -26,6 +28,7 @@ use nodes::Emitter;
 use replicas::Wiring;
 use roles::Roles;
 use servers::Plan;
+use std::collections::HashMap;
 use writer::Writer;
 
 /// How to rewrite.
@@ -76,10 +79,18 @@ pub fn transform(
     task: usize,
     options: TransformOptions,
 ) -> Result<TransformedGraph> {
+    let (strategy, more_warnings) = &whole_where_hand_written(item, strategy);
     let job = Job::new(strategy, task, options.one_processor)?;
     let item = &partition_variables(item, strategy)?;
     let roles = Roles::new(item, &job)?;
-    let mut writer = Writer { job: &job, roles: &roles, out: Emitter::new([].into_iter()) };
+    let mut writer = Writer {
+        job: &job,
+        roles: &roles,
+        in_loops: roles.find_in_loops()?,
+        proxies: HashMap::new(),
+        out: Emitter::new([].into_iter()),
+    };
+    writer.write_missing_reads()?;
     let mut plans: Vec<Plan> = Vec::new();
     for learner in &roles.learners {
         plans.push(match learner.server() {
@@ -116,8 +127,32 @@ pub fn transform(
         fetches,
         initialise,
         ready,
-        warnings: strategy.warnings.clone(),
+        warnings: [&strategy.warnings[..], more_warnings].concat(),
     })
+}
+
+/// The strategy with variables whole whose optimiser writes its update out in several operations: those run on the whole gradient, so
+/// that gradients of parts cannot be brought together.
+fn whole_where_hand_written(item: &GraphItem, strategy: &CompiledStrategy) -> (CompiledStrategy, Vec<String>) {
+    let mut strategy = strategy.clone();
+    let mut warnings = Vec::new();
+    for entry in strategy.variables.iter_mut().filter(|entry| entry.plan.is_some()) {
+        let Some(update) = item.update(&entry.variable) else { continue };
+        let op = item.index().find(&update.op).map(|at| item.graph().node[at].op.as_str()).unwrap_or_default();
+        let is_linear = update_kind(op) == Some(UpdateKind::Scatter) && update.slots.is_empty();
+        if !is_linear && matches!(update_kind(op), Some(UpdateKind::Assign | UpdateKind::Scatter)) {
+            entry.plan = None;
+            entry.leaves.truncate(1);
+            if let Some(leaf) = entry.leaves.first_mut() {
+                leaf.name.clone_from(&entry.variable);
+            }
+            warnings.push(format!(
+                "Variable \"{}\" stays whole: its optimiser writes its update out in several operations",
+                entry.variable
+            ));
+        }
+    }
+    (strategy, warnings)
 }
 
 fn in_first_replica(def: &VariableDef) -> VariableDef {

@@ -5,8 +5,8 @@ use super::job::scope;
 use super::nodes::node;
 use super::roles::{Change, Home, Learner};
 use super::servers::{APPLY, Plan};
-use super::writer::{Writer, after, bytes, set, ty};
-use crate::item::{Source, Variable, update_kind};
+use super::writer::{Spot, Writer, after, bytes, set, ty};
+use crate::item::{Source, is_control_flow, update_kind};
 use graphmill_graph::op_def;
 use graphmill_tensor::{DType, Result};
 use graphmill_wire::tensorflow::NodeDef;
@@ -63,7 +63,10 @@ impl Writer<'_> {
         {
             return Ok(done);
         }
-        let copy = self.copy(at, replica, wiring);
+        let mut copy = self.copy(at, replica, wiring);
+        if let Some(&variable) = self.in_loops.get(&at) {
+            self.take_value(at, variable, &mut copy)?;
+        }
         self.out.keep(copy);
         Ok(())
     }
@@ -78,6 +81,10 @@ impl Writer<'_> {
         for (input, &edge) in copy.input.iter_mut().zip(self.roles.item.index().inputs(at)) {
             *input = self.tensor(edge, replica);
             if edge.slot.is_none() {
+                continue;
+            }
+            if self.proxies_of_updates(at, edge.node, wiring) {
+                *input = self.master_of(edge.node, input);
                 continue;
             }
             let source = self.roles.behind_identity(edge);
@@ -122,7 +129,7 @@ impl Writer<'_> {
         // A node may be placed with one that is itself placed with another.
         for _ in 0..8 {
             let Some(next) = self.colocated(seen) else { break };
-            if let Some(device) = self.roles.shared(next) {
+            if let Some(device) = self.roles.shared(next).filter(|_| !self.proxies.contains_key(&next)) {
                 return device.to_owned();
             }
             seen = next;
@@ -146,7 +153,7 @@ impl Writer<'_> {
         let node = &self.roles.item.graph().node[at];
         let slots = op_def(&node.op).map_or(0, |schema| schema.outputs.len());
         let gives = |dtype| (0..slots as u32).any(|slot| super::gradients::output_type(node, slot) == Some(dtype));
-        gives(DType::String) || gives(DType::Resource) && node.op != "VarHandleOp" && !is_flow(&node.op)
+        gives(DType::String) || gives(DType::Resource) && node.op != "VarHandleOp" && !is_control_flow(&node.op)
     }
 
     fn write_variable(&mut self, at: usize, replica: usize, home: Home) -> Result<()> {
@@ -221,20 +228,65 @@ impl Writer<'_> {
             read.name = name;
             read.input = vec![self.node_name(variable, 0)];
             read.device = home;
+            if let Some(proxy) = self.proxies.get(&variable) {
+                read = node("ReadVariableOp", read.name, &self.job.processor(), vec![proxy.handle.clone()]);
+                set(&mut read, &[("dtype", ty(self.dtype_of(variable)))]);
+            }
             read
         } else {
             let input = vec![self.node_name(default, 0)];
             let mut copy = node("Identity", name, &self.job.replica_device(replica), input);
-            let dtype = self.variable(variable).map_or(DType::Float, |variable| variable.dtype);
-            set(&mut copy, &[("T", ty(dtype))]);
+            set(&mut copy, &[("T", ty(self.dtype_of(variable)))]);
             copy
         };
         self.out.keep(def);
         Ok(())
     }
 
-    fn variable(&self, at: usize) -> Option<&Variable> {
-        self.roles.item.variables().iter().find(|variable| variable.node == at)
+    /// Whether a node of an update reads a variable that this task keeps a copy of.
+    fn proxies_of_updates(&self, at: usize, read: usize, wiring: &Wiring<'_>) -> bool {
+        let in_update = wiring.takers.contains_key(&at)
+            || self.roles.changes.get(&at).is_some_and(|(_, change)| *change == Change::Step);
+        in_update && self.plain_read(read).is_some_and(|variable| self.proxies.contains_key(&variable))
+    }
+
+    fn master_of(&self, read: usize, otherwise: &str) -> String {
+        let proxy = self.plain_read(read).and_then(|variable| self.proxies.get(&variable));
+        proxy.map_or_else(|| otherwise.to_owned(), |proxy| proxy.master.clone())
+    }
+
+    /// The element type of a variable.
+    pub fn dtype_of(&self, variable: usize) -> DType {
+        let known = self.roles.item.variables().iter().find(|known| known.node == variable);
+        known.map_or(DType::Float, |known| known.dtype)
+    }
+
+    /// The name of a tensor with a shared variable's value.
+    pub fn value_of(&self, variable: usize) -> String {
+        match self.default_read(variable) {
+            Some(read) => self.node_name(read, 0),
+            None => self.missing_read(variable).name("value"),
+        }
+    }
+
+    fn missing_read(&self, variable: usize) -> Spot {
+        let name = &self.roles.item.graph().node[variable].name;
+        let device = self.roles.shared(variable).unwrap_or_default().to_owned();
+        Spot { scope: format!("autodist-between/{name}"), device }
+    }
+
+    /// Writes reads of variables that are read in loops alone.
+    pub fn write_missing_reads(&mut self) -> Result<()> {
+        let mut variables: Vec<usize> = self.in_loops.values().copied().collect();
+        variables.sort_unstable();
+        variables.dedup();
+        variables.retain(|&variable| self.default_read(variable).is_none());
+        for variable in variables {
+            let spot = self.missing_read(variable);
+            let handle = self.node_name(variable, 0);
+            self.add(&spot, "value", "ReadVariableOp", &[&handle], &[("dtype", ty(self.dtype_of(variable)))])?;
+        }
+        Ok(())
     }
 
     /// Writes a node that changes a variable, if it is not a plain copy.
@@ -267,6 +319,16 @@ impl Writer<'_> {
             Change::Step => replica == 0 && self.runs_steps_of(variable, wiring),
         };
         let gate = learner.filter(|_| replica == 0).and_then(|learner| wiring.plans[learner].gate.clone());
+        // A copy for reading follows what changes its variable outside of steps.
+        let follows = replica == 0 && change != Change::Step && self.proxies.contains_key(&variable);
+        let node_name = self.node_name(at, 0);
+        let gate = match gate {
+            None if follows => {
+                let done = if runs { vec![format!("{node_name}/{APPLY}")] } else { Vec::new() };
+                Some(self.refresh(variable, &format!("refresh/{node_name}"), done)?)
+            }
+            gate => gate,
+        };
         if runs {
             let Some(gate) = gate else { return Ok(None) };
             let mut copy = self.copy(at, replica, wiring);
@@ -314,8 +376,7 @@ impl Writer<'_> {
         inputs.insert(0, self.node_name(variable, 0));
         let device = self.roles.shared(variable).unwrap_or_default();
         let mut read = node("Identity", name, device, inputs);
-        let dtype = self.variable(variable).map_or(DType::Float, |variable| variable.dtype);
-        set(&mut read, &[("T", ty(dtype))]);
+        set(&mut read, &[("T", ty(self.dtype_of(variable)))]);
         read
     }
 
@@ -371,9 +432,9 @@ impl super::roles::Roles<'_> {
     }
 }
 
-/// Whether an op hands its input on.
+/// Whether an op hands a handle on within a device.
 fn is_flow(op: &str) -> bool {
-    matches!(op, "Switch" | "Identity" | "Enter" | "Merge" | "NextIteration" | "Exit")
+    matches!(op, "Switch" | "Identity" | "Merge")
 }
 
 /// The tensors of a plan's gradient.

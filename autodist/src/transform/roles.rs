@@ -37,7 +37,6 @@ pub(super) struct Learner<'a> {
     pub variable: &'a Variable,
     /// The node that changes the variable.
     pub update: usize,
-    pub gradient: &'a Gradient,
     /// The gradient's tensors: one, or indices and values.
     pub sources: Vec<Source>,
     /// Nodes that take the gradient on its way to the variable or its slots, the last ones included.
@@ -233,7 +232,7 @@ fn learner<'a>(item: &'a GraphItem, leaf: &'a CompiledLeaf) -> Result<Learner<'a
     };
     let slots = update.slots.iter().filter_map(|slot| item.index().find(slot)).collect();
     let region = HashSet::new();
-    Ok(Learner { leaf, variable, update: op, gradient: &update.gradient, sources, region, slots })
+    Ok(Learner { leaf, variable, update: op, sources, region, slots })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

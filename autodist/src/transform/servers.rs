@@ -38,6 +38,7 @@ impl Writer<'_> {
         if self.job.nodes() == 1 || !server.sync {
             return Ok(Plan { gradient: Some(mean), ..Plan::default() });
         }
+        self.make_proxy(learner, server)?;
         let spot = Spot::of(learner, &self.job.device(&server.destination));
         let accumulator = Accumulator::new(self, &spot, learner, &mean)?;
         let pushed = accumulator.push(self, &spot, learner, &mean)?;
@@ -54,7 +55,8 @@ impl Writer<'_> {
         } else {
             self.stale_gate(&spot, learner, server.staleness, &done, &mut plan.prepare)?
         };
-        plan.gate = Some([done, gate].concat());
+        let done = self.refresh(learner.variable.node, "refresh", [done, gate].concat())?;
+        plan.gate = Some(done);
         Ok(plan)
     }
 

@@ -1,5 +1,6 @@
 //! The graph of one task as it is written.
 
+use super::copies::Proxy;
 use super::job::{Job, scope};
 use super::nodes::{Emitter, constant, node};
 use super::roles::{Learner, Roles};
@@ -7,11 +8,16 @@ use crate::item::Source;
 use graphmill_tensor::{DType, Result};
 use graphmill_wire::tensorflow::attr_value::Value;
 use graphmill_wire::tensorflow::{AttrValue, NodeDef};
+use std::collections::HashMap;
 
 /// The graph of one task as it is written.
 pub(super) struct Writer<'a> {
     pub job: &'a Job<'a>,
     pub roles: &'a Roles<'a>,
+    /// Nodes in loops that take a shared variable's value for its handle, with the variable.
+    pub in_loops: HashMap<usize, usize>,
+    /// Copies for reading, by variable.
+    pub proxies: HashMap<usize, Proxy>,
     pub out: Emitter,
 }
 
