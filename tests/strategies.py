@@ -17,7 +17,7 @@ v1 = tf.compat.v1
 TRANSFORM = os.environ.get("GRAPHMILL_TRANSFORM")
 """The program `transform` (`cargo build -p graphmill-autodist --example transform`)."""
 
-STEP_SECONDS = 60
+STEP_SECONDS = int(os.environ.get("GRAPHMILL_STEP_SECONDS", "60"))
 IDS = itertools.count()
 
 

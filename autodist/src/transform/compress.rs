@@ -63,7 +63,7 @@ impl Writer<'_> {
             half = self.add(spot, "half_after", "Identity", &[&half, &format!("^{kept}")], &[("T", ty(DType::Half))])?;
         }
         let gathered =
-            self.collective(spot, "halves", "CollectiveGather", DType::Half, &half, bundle.reduce, "", keys, name)?;
+            self.collective(spot, "halves", "CollectiveGatherV2", DType::Half, &half, bundle.reduce, "", keys, name)?;
         let gathered = self.cast(spot, "received", &gathered, DType::Half, dtype)?;
         let rows = self.vector(spot, "by_task", DType::Int32, &[nodes as i64, -1])?;
         let reshape = [("T", ty(dtype)), ("Tshape", ty(DType::Int32))];

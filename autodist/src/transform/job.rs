@@ -64,6 +64,12 @@ impl<'a> Job<'a> {
         processor(self.task)
     }
 
+    /// The processor of one of the tasks that train, counted around.
+    pub fn participant_processor(&self, number: usize) -> String {
+        let tasks = &self.strategy.participants;
+        processor(tasks.get(number % tasks.len().max(1)).copied().unwrap_or(self.strategy.chief))
+    }
+
     pub fn chief_processor(&self) -> String {
         processor(self.strategy.chief)
     }

@@ -1,6 +1,7 @@
 //! Gradients of variables that every replica holds: summed within a task, then among tasks by collective operations.
 //!
-//! A task takes part once in each collective, whatever its number of replicas, so every replica counts once in the mean.
+//! A task takes part once in each collective, whatever its number of replicas, so every replica counts once in the mean. Where a strategy has
+//! servers too, the gradients meet in an accumulator instead.
 
 use super::gradients::{Gathered, Rows};
 use super::replicas::dense_of;
@@ -31,10 +32,17 @@ impl Writer<'_> {
     pub fn reduce(&mut self) -> Result<Vec<(usize, Gathered, Vec<String>)>> {
         let roles = self.roles;
         let mut keys = Keys { group: instance_key(&self.job.strategy.id), instances: InstanceKeys::new() };
+        // Steps with collective operations bear one number on all tasks, so that those of two sessions would be one step on a server.
+        let is_mixed = roles.learners.iter().any(|learner| learner.server().is_some());
         let mut bundles: Vec<Bundle> = Vec::new();
         let mut results = Vec::new();
         for (number, learner) in roles.learners.iter().enumerate() {
             let Synchronizer::AllReduce(reduce) = learner.leaf.synchronizer else { continue };
+            if is_mixed && self.job.nodes() > 1 {
+                let hub = self.job.participant_processor(number);
+                results.push((number, self.meet(learner, &hub)?, Vec::new()));
+                continue;
+            }
             if learner.sources.len() > 1 || self.job.nodes() == 1 {
                 let gradient = self.reduce_alone(learner, reduce, &mut keys)?;
                 results.push((number, gradient, Vec::new()));
@@ -98,8 +106,8 @@ impl Writer<'_> {
         let no_values = self.add(spot, "no_values", "Fill", &[&no_shape, &zero], &fill(dtype))?;
         let indices = self.concat(spot, "sent_indices", index_type, &[&rows.indices, &no_indices])?;
         let values = self.concat(spot, "sent_values", dtype, &[&rows.values, &no_values])?;
-        let indices = self.collective(spot, "gathered_indices", "CollectiveGather", index_type, &indices, reduce, "", keys, &format!("{op}-indices"))?;
-        let values = self.collective(spot, "gathered_values", "CollectiveGather", dtype, &values, reduce, "", keys, &format!("{op}-values"))?;
+        let indices = self.collective(spot, "gathered_indices", "CollectiveGatherV2", index_type, &indices, reduce, "", keys, &format!("{op}-indices"))?;
+        let values = self.collective(spot, "gathered_values", "CollectiveGatherV2", dtype, &values, reduce, "", keys, &format!("{op}-values"))?;
         let first = self.number(spot, "first", index_type, 0)?;
         let real = self.add(spot, "is_row", "GreaterEqual", &[&indices, &first], &[("T", ty(index_type))])?;
         let real = self.add(spot, "where", "Where", &[&real], &[("T", ty(DType::Bool))])?;
@@ -216,23 +224,30 @@ impl Writer<'_> {
             Communication::Nccl if spot.device.contains(":CPU:") => Communication::Auto,
             other => other,
         };
-        let mut attrs = vec![
-            ("T", ty(dtype)),
-            ("group_size", Value::I(self.job.nodes() as i64)),
-            ("group_key", Value::I(i64::from(keys.group))),
-            ("instance_key", Value::I(i64::from(instance))),
-            ("communication_hint", bytes(hint.hint())),
-            ("timeout_seconds", Value::F(0.0)),
-        ];
-        if op == "CollectiveReduce" {
-            let offsets = ListValue { i: vec![0], ..ListValue::default() };
-            attrs.push(("merge_op", bytes(merge)));
-            attrs.push(("final_op", bytes("Id")));
-            attrs.push(("subdiv_offsets", Value::List(Box::new(offsets))));
-            attrs.push(("wait_for", Value::List(Box::default())));
-        } else {
-            attrs.push(("shape", Value::Shape(super::nodes::shape(&[0]))));
+        let (nodes, group) = (self.job.nodes() as i64, keys.group);
+        let mut attrs =
+            vec![("T", ty(dtype)), ("communication_hint", bytes(hint.hint())), ("timeout_seconds", Value::F(0.0))];
+        if op == "CollectiveGatherV2" {
+            // The first version keeps the shape of its first step.
+            let mut inputs = vec![input.to_owned()];
+            for (what, value) in [("group_size", nodes), ("group_key", group.into()), ("instance_key", instance.into())] {
+                inputs.push(self.number(spot, &format!("{name}/{what}"), DType::Int32, value)?);
+            }
+            attrs.push(("Nordering_token", Value::I(0)));
+            attrs.push(("is_stateless", Value::B(true)));
+            let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
+            return self.add(spot, name, op, &inputs, &attrs);
         }
+        let offsets = ListValue { i: vec![0], ..ListValue::default() };
+        attrs.extend([
+            ("group_size", Value::I(nodes)),
+            ("group_key", Value::I(group.into())),
+            ("instance_key", Value::I(instance.into())),
+            ("merge_op", bytes(merge)),
+            ("final_op", bytes("Id")),
+            ("subdiv_offsets", Value::List(Box::new(offsets))),
+            ("wait_for", Value::List(Box::default())),
+        ]);
         self.add(spot, name, op, &[input], &attrs)
     }
 }

@@ -342,6 +342,11 @@ impl Writer<'_> {
         if let Some(learner) = learner {
             waits.extend(self.controls_of(&self.roles.learners[learner], replica));
         }
+        if change == Change::Step && !wiring.takers.contains_key(&at) {
+            // What it waits for may be told to its value alone.
+            let values = self.roles.item.index().data_inputs(at).skip(1);
+            waits.extend(values.map(|source| self.node_name(source.node, replica)));
+        }
         let stand_in = self.stand_in(at, variable, replica, &waits);
         self.out.keep(stand_in);
         Ok(Some(()))

@@ -31,6 +31,14 @@ pub(super) struct Plan {
 /// What is added to the name of an update when a gate stands in its place.
 pub(super) const APPLY: &str = "apply";
 
+/// The types of an element that only tells that something has happened.
+const TOKEN: &[DType] = &[DType::Bool];
+
+fn list_of(types: &[DType]) -> Value {
+    let types = types.iter().map(|dtype| dtype.number()).collect();
+    Value::List(Box::new(ListValue { r#type: types, ..ListValue::default() }))
+}
+
 impl Writer<'_> {
     /// Writes how a served variable learns.
     pub fn serve(&mut self, learner: &Learner<'_>, server: &ParameterServer) -> Result<Plan> {
@@ -75,11 +83,12 @@ impl Writer<'_> {
         bytes(&format!("{}/{}/{name}", self.job.strategy.id, spot.scope))
     }
 
-    fn queue(&mut self, spot: &Spot, name: &str, capacity: i64) -> Result<String> {
-        let types = ListValue { r#type: vec![DType::Bool.number()], ..ListValue::default() };
-        let shapes = ListValue { shape: vec![shape(&[])], ..ListValue::default() };
+    fn queue(&mut self, spot: &Spot, name: &str, capacity: i64, types: &[DType]) -> Result<String> {
+        // Other elements than tokens differ in shape from step to step.
+        let shapes = if types == TOKEN { vec![shape(&[])] } else { Vec::new() };
+        let shapes = ListValue { shape: shapes, ..ListValue::default() };
         let attrs = [
-            ("component_types", Value::List(Box::new(types))),
+            ("component_types", list_of(types)),
             ("shapes", Value::List(Box::new(shapes))),
             ("capacity", Value::I(capacity)),
             ("container", bytes("")),
@@ -88,34 +97,101 @@ impl Writer<'_> {
         self.add(spot, name, "FIFOQueueV2", &[], &attrs)
     }
 
-    fn put(&mut self, spot: &Spot, name: &str, queue: &str, tokens: &str, op: &str, done: &[String]) -> Result<String> {
-        let types = ListValue { r#type: vec![DType::Bool.number()], ..ListValue::default() };
+    fn put(
+        &mut self,
+        spot: &Spot,
+        name: &str,
+        queue: &str,
+        element: (&[&str], &[DType]),
+        op: &str,
+        done: &[String],
+    ) -> Result<String> {
         let waits: Vec<String> = done.iter().map(|node| after(node)).collect();
-        let inputs: Vec<&str> = [queue, tokens].into_iter().chain(waits.iter().map(String::as_str)).collect();
-        let attrs = [("Tcomponents", Value::List(Box::new(types))), ("timeout_ms", Value::I(-1))];
-        self.add(spot, name, op, &inputs, &attrs)
+        let waits = waits.iter().map(String::as_str);
+        let inputs: Vec<&str> = [queue].into_iter().chain(element.0.iter().copied()).chain(waits).collect();
+        self.add(spot, name, op, &inputs, &[("Tcomponents", list_of(element.1)), ("timeout_ms", Value::I(-1))])
     }
 
-    fn take_token(&mut self, spot: &Spot, name: &str, queue: &str, done: &[String]) -> Result<String> {
-        let types = ListValue { r#type: vec![DType::Bool.number()], ..ListValue::default() };
+    fn take_element(
+        &mut self,
+        spot: &Spot,
+        name: &str,
+        queue: &str,
+        types: &[DType],
+        done: &[String],
+    ) -> Result<String> {
         let waits: Vec<String> = done.iter().map(|node| after(node)).collect();
         let inputs: Vec<&str> = [queue].into_iter().chain(waits.iter().map(String::as_str)).collect();
-        let attrs = [("component_types", Value::List(Box::new(types))), ("timeout_ms", Value::I(-1))];
+        let attrs = [("component_types", list_of(types)), ("timeout_ms", Value::I(-1))];
         self.add(spot, name, "QueueDequeueV2", &inputs, &attrs)
+    }
+
+    /// The mean over all replicas of a gradient that every task applies by itself: it meets in an accumulator, from where the chief sends the
+    /// mean to each task.
+    pub fn meet(&mut self, learner: &Learner<'_>, hub: &str) -> Result<Gathered> {
+        let spot = Spot::of(learner, hub);
+        let sum = self.local_sum(learner)?;
+        let accumulator = Accumulator::new(self, &spot, learner, &sum)?;
+        let pushed = accumulator.push(self, &spot, learner, &sum)?;
+        let (nodes, replicas, dtype) = (self.job.nodes(), self.job.strategy.replicas.len(), learner.variable.dtype);
+        let index_type = self.index_type(learner)?;
+        let types: Vec<DType> = index_type.into_iter().chain([dtype]).collect();
+        let own = self.job.number(self.job.task);
+        let mean = if self.job.is_chief() {
+            let mean = accumulator.take(self, &spot, learner, nodes, &pushed)?;
+            let mut sent = Vec::new();
+            for other in (0..nodes).filter(|&other| other != own) {
+                let queue = self.queue(&spot, &format!("mean_for_{other}"), 1, &types)?;
+                let element = (&mean.tensors()[..], &types[..]);
+                sent.push(self.put(&spot, &format!("send_{other}"), &queue, element, "QueueEnqueueV2", &[])?);
+            }
+            let local = Spot::of(learner, &self.job.processor());
+            let sent: Vec<String> = sent.iter().map(|node| after(node)).collect();
+            let mut kept = Vec::new();
+            for (i, (tensor, &dtype)) in mean.tensors().iter().zip(&types).enumerate() {
+                let inputs: Vec<&str> = [*tensor].into_iter().chain(sent.iter().map(String::as_str)).collect();
+                kept.push(self.add(&local, &format!("sent_{i}"), "Identity", &inputs, &[("T", ty(dtype))])?);
+            }
+            kept
+        } else {
+            let queue = self.queue(&spot, &format!("mean_for_{own}"), 1, &types)?;
+            let taken = self.take_element(&spot, "received", &queue, &types, &[pushed])?;
+            (0..types.len()).map(|i| if i == 0 { taken.clone() } else { format!("{taken}:{i}") }).collect()
+        };
+        let local = Spot::of(learner, &self.job.processor());
+        let gathered = match (&mean[..], index_type) {
+            ([indices, values], Some(index_type)) => {
+                Gathered::Rows(Rows { indices: indices.clone(), values: values.clone(), index_type })
+            }
+            (tensors, _) => Gathered::Dense(tensors.first().cloned().unwrap_or_default()),
+        };
+        if replicas == nodes {
+            return Ok(gathered);
+        }
+        // The accumulator's mean is over tasks.
+        let factor = self.number(&local, "of_replicas/nodes", dtype, nodes as i64)?;
+        let scaled = |writer: &mut Self, tensor: &str| {
+            writer.add(&local, "of_replicas", "Mul", &[tensor, &factor], &[("T", ty(dtype))])
+        };
+        let gathered = match gathered {
+            Gathered::Dense(mean) => Gathered::Dense(scaled(self, &mean)?),
+            Gathered::Rows(rows) => Gathered::Rows(Rows { values: scaled(self, &rows.values)?, ..rows }),
+        };
+        self.share(&local, "mean", learner, gathered, replicas)
     }
 
     fn token_gate(&mut self, spot: &Spot, done: &[String]) -> Result<Vec<String>> {
         if !self.job.is_chief() {
             let own = format!("update_sync_queue_{}", self.job.number(self.job.task));
-            let queue = self.queue(spot, &own, 1)?;
-            return Ok(vec![self.take_token(spot, "updated", &queue, done)?]);
+            let queue = self.queue(spot, &own, 1, TOKEN)?;
+            return Ok(vec![self.take_element(spot, "updated", &queue, TOKEN, done)?]);
         }
         let token = self.number(spot, "token", DType::Bool, 1)?;
         let chief = self.job.number(self.job.task);
         let mut told = Vec::new();
         for other in (0..self.job.nodes()).filter(|&other| other != chief) {
-            let queue = self.queue(spot, &format!("update_sync_queue_{other}"), 1)?;
-            told.push(self.put(spot, &format!("tell_{other}"), &queue, &token, "QueueEnqueueV2", done)?);
+            let queue = self.queue(spot, &format!("update_sync_queue_{other}"), 1, TOKEN)?;
+            told.push(self.put(spot, &format!("tell_{other}"), &queue, (&[&token], TOKEN), "QueueEnqueueV2", done)?);
         }
         Ok(told)
     }
@@ -137,13 +213,13 @@ impl Writer<'_> {
         let mut waited = Vec::new();
         let mut outgoing = Vec::new();
         for &other in &others {
-            let queue = self.queue(spot, &name(other, own), capacity)?;
-            waited.push(self.take_token(spot, &format!("wait_for_{other}"), &queue, done)?);
-            outgoing.push((other, self.queue(spot, &name(own, other), capacity)?));
+            let queue = self.queue(spot, &name(other, own), capacity, TOKEN)?;
+            waited.push(self.take_element(spot, &format!("wait_for_{other}"), &queue, TOKEN, done)?);
+            outgoing.push((other, self.queue(spot, &name(own, other), capacity, TOKEN)?));
         }
         let mut told = Vec::new();
         for (other, queue) in &outgoing {
-            told.push(self.put(spot, &format!("tell_{other}"), queue, &token, "QueueEnqueueV2", &waited)?);
+            told.push(self.put(spot, &format!("tell_{other}"), queue, (&[&token], TOKEN), "QueueEnqueueV2", &waited)?);
         }
         if self.job.is_chief() {
             let count = self.vector(spot, "stock/count", DType::Int32, &[i64::from(staleness)])?;
@@ -154,10 +230,10 @@ impl Writer<'_> {
                     let queue = if from == own || to == own {
                         spot.name(&name(from, to))
                     } else {
-                        self.queue(spot, &name(from, to), capacity)?
+                        self.queue(spot, &name(from, to), capacity, TOKEN)?
                     };
                     let put = format!("stock_{from}_for_{to}");
-                    prepare.push(self.put(spot, &put, &queue, &stock, "QueueEnqueueManyV2", &[])?);
+                    prepare.push(self.put(spot, &put, &queue, (&[&stock], TOKEN), "QueueEnqueueManyV2", &[])?);
                 }
             }
         } else if !prepare.is_empty() {
