@@ -1,7 +1,9 @@
 //! Which tensors of the written graph stand for those of the old one.
 
 use super::job::scope;
+use super::roles::{Direction, closure};
 use super::writer::Writer;
+use crate::item::update_kind;
 use graphmill_graph::op_def;
 use graphmill_wire::tensorflow::NodeDef;
 use graphmill_wire::tensorflow::attr_value::Value;
@@ -25,7 +27,7 @@ pub struct Fetch {
     pub node: String,
     /// Its copies, by replica; one if they are the same.
     pub copies: Vec<String>,
-    /// Whether all copies run although the first one's results count: they change something.
+    /// Whether all copies run although the first one's results count: they change something, or wait for what does.
     pub runs_all: bool,
     /// Outputs whose values on all copies are put together along axis 0.
     pub concatenated: Vec<u32>,
@@ -49,13 +51,18 @@ impl Writer<'_> {
     /// All nodes.
     pub fn fetches(&self) -> Vec<Fetch> {
         let replicas = self.job.replicas.len();
+        let updates = self.roles.learners.iter().map(|learner| learner.update);
+        let after = closure(self.roles.item, updates, Direction::Forward);
         let fetch = |(at, node): (usize, &NodeDef)| {
             let is_shared = self.roles.homes.contains_key(&at) && self.roles.shared(at).is_some();
             let runs_all = !is_shared
                 && replicas > 1
-                && (node.op == "NoOp" || op_def(&node.op).is_some_and(|schema| schema.is_stateful));
+                && (node.op == "NoOp"
+                    || after.contains(&at)
+                    || update_kind(&node.op).is_some()
+                    || op_def(&node.op).is_some_and(|schema| schema.is_stateful));
             let copies = if is_shared { vec![self.node_name(at, 0)] } else { self.copies_of(&node.name) };
-            let concatenated = if replicas > 1 && !runs_all { batched_outputs(node) } else { Vec::new() };
+            let concatenated = if replicas > 1 { batched_outputs(node) } else { Vec::new() };
             Fetch { node: node.name.clone(), copies, runs_all, concatenated }
         };
         self.roles.item.graph().node.iter().enumerate().map(fetch).collect()
