@@ -4,6 +4,8 @@
 """
 
 import os
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -56,11 +58,12 @@ DATA = [points(123), points(456)]
 def line(dtype=tf.float64, use_resource=True, rate=0.01):
     def build():
         x, y = (v1.placeholder(dtype, [None], name) for name in "xy")
-        w = v1.get_variable("W", initializer=tf.constant(5.0, dtype), use_resource=use_resource)
-        b = v1.get_variable("b", initializer=tf.constant(0.0, dtype), use_resource=use_resource)
+        # Servers keep variables, so that those of another type need other names.
+        suffix = "" if dtype == tf.float64 else dtype.name
+        w = v1.get_variable("W" + suffix, initializer=tf.constant(5.0, dtype), use_resource=use_resource)
+        b = v1.get_variable("b" + suffix, initializer=tf.constant(0.0, dtype), use_resource=use_resource)
         loss = tf.reduce_mean(tf.square(w * x + b - y), name="loss")
         v1.train.GradientDescentOptimizer(tf.constant(rate, dtype)).minimize(loss, name="train")
-        w.read_value() if use_resource else w
         tf.identity(w, "value_w")
         tf.identity(b, "value_b")
 
@@ -211,3 +214,234 @@ def test_loops(pair, tmp_path, strategy, processors):
     check_against_one_process(
         pair, tmp_path, loop(), strategy, batches, ["value_w:0", "value_b:0"], processors=processors
     )
+
+
+def table():
+    """One table of rows that are looked up, with the simplest optimiser."""
+
+    def build():
+        ids = v1.placeholder(tf.int64, [None], "ids")
+        target = v1.placeholder(tf.float64, [None], "target")
+        emb = v1.get_variable("emb", initializer=tf.reshape(tf.range(10, dtype=tf.float64), [10, 1]), use_resource=True)
+        loss = tf.reduce_mean(tf.square(tf.nn.embedding_lookup(emb, ids)[:, 0] - target))
+        v1.train.GradientDescentOptimizer(tf.constant(1.0, tf.float64)).minimize(loss, name="train")
+        tf.identity(emb, "value")
+
+    return strategies.export(build)
+
+
+ROWS = [
+    {"ids": np.array([5, 3, 5, 7, 2, 9, 0, 5]), "target": np.arange(8.0)},
+    {"ids": np.array([3, 3, 8, 9, 9, 1, 3, 5]), "target": -np.arange(8.0)},
+]
+
+
+@pytest.mark.parametrize("processors", [[1, 1], [2, 2]], ids=str)
+@pytest.mark.parametrize("strategy", SERVED + ["AllReduce", "Parallax", "PartitionedAR"])
+def test_rows_have_means(pair, tmp_path, strategy, processors):
+    check_against_one_process(
+        pair, tmp_path, table(), strategy, [ROWS] * 3, ["value:0"], processors=processors, steps=3
+    )
+
+
+@pytest.mark.parametrize("strategy", SERVED + ["AllReduce", "Parallax"])
+def test_rows_on_one_node(alone, tmp_path, strategy):
+    check_against_one_process(alone, tmp_path, table(), strategy, [ROWS[:1]] * 3, ["value:0"], [2], steps=3)
+
+
+def random_start():
+    def build():
+        x = v1.placeholder(tf.float32, [None, 4], "x")
+        w = v1.get_variable("w", [4, 3], initializer=v1.random_normal_initializer(), use_resource=True)
+        fixed = v1.get_variable("fixed", [3], initializer=v1.random_normal_initializer(), trainable=False)
+        loss = tf.reduce_mean(tf.square(tf.matmul(x, w) + fixed))
+        v1.train.MomentumOptimizer(0.1, 0.9).minimize(loss, name="train")
+        tf.identity(w, "value_w")
+        tf.identity(fixed, "value_fixed")
+
+    return strategies.export(build)
+
+
+@pytest.mark.parametrize("strategy", ["PS", "PS,proxy", "AllReduce", "PartitionedPS"])
+def test_all_begin_with_the_chiefs_values(pair, tmp_path, strategy):
+    x = np.random.RandomState(0).randn(2, 6, 4)
+    with strategies.job(pair, tmp_path, random_start(), strategy, processors=[2, 2], chief=1) as job:
+
+        def work(client, task):
+            copies = lambda: [
+                client.session.run([f"{copy}:0" for copy in client.how["fetches"][name]["copies"]])
+                for name in ("value_w", "value_fixed")
+            ]
+            begin = copies()
+            for _ in range(20):
+                client.run(["train"], {"x": x[task]})
+            return begin, copies()
+
+        one, two = job.run(work)
+    for first, second in zip(one, two):
+        for of_one, of_other in zip(first, second):
+            for value in of_one + of_other:
+                np.testing.assert_array_equal(value, of_one[0])
+
+
+def adam_line():
+    """A line with two losses that share nothing, as generators and critics do."""
+
+    def build():
+        x, y = (v1.placeholder(tf.float64, [None], name) for name in "xy")
+        for name in "ab":
+            w = v1.get_variable(name, initializer=tf.constant(5.0, tf.float64), use_resource=True)
+            loss = tf.reduce_mean(tf.square(w * (x if name == "a" else y)))
+            v1.train.AdamOptimizer(tf.constant(0.1, tf.float64)).minimize(loss, name="train_" + name)
+            tf.identity(w, "value_" + name)
+
+    return strategies.export(build)
+
+
+@pytest.mark.parametrize("strategy", ["PS", "PS,proxy", "AllReduce", "PS,staleness=1"])
+def test_programs_train_apart(pair, tmp_path, strategy):
+    with strategies.job(pair, tmp_path, adam_line(), strategy) as job:
+
+        def work(client, task):
+            for _ in range(3):
+                client.run(["train_a"], {"x": DATA[task]["x"]})
+            return client.run(["value_a:0", "value_b:0"])
+
+        for a, b in job.run(work):
+            assert b == 5 and a < 5
+
+
+def test_asynchronous_steps(pair, tmp_path):
+    meta = line()
+    with strategies.job(pair, tmp_path, meta, "PS,async") as job:
+        job.run(lambda client, task: client.run(["train"], DATA[task]))
+        [[_, b]] = {tuple(values) for values in job.run(lambda client, _: client.run(["value_w:0", "value_b:0"]), False)}
+        assert 0.08146 <= b <= 0.0823104
+        # Neither waits for the other.
+        for _ in range(3):
+            job.clients[1].run(["train"], DATA[1])
+        job.clients[0].run(["train"], DATA[0])
+
+
+def test_stale_means(pair, tmp_path):
+    with strategies.job(pair, tmp_path, line(), "PS,staleness=2") as job:
+
+        def work(client, task):
+            client.run(["train"], DATA[task])
+            return client.run(["value_b:0"]) if task == 0 else None
+
+        [b] = job.run(work)[0]
+        assert min(abs(b - expected) for expected in (0.0417503487911, 0.0405530707554, 0.0411517097733)) < 1e-9
+
+
+@pytest.mark.parametrize("staleness", [1, 2, 3])
+def test_no_node_runs_further_ahead(pair, tmp_path, staleness):
+    """One node takes its steps when it is told; the other is stopped by it after so many more."""
+    with strategies.job(pair, tmp_path, line(), f"PSLoadBalancing,proxy,staleness={staleness}") as job:
+        for client in job.clients:
+            client.initialise()
+        done = []
+
+        def run_ahead(fast):
+            for _ in range(10):
+                job.clients[fast].run(["train"], DATA[fast])
+                done.append(fast)
+
+        thread = threading.Thread(target=run_ahead, args=[1])
+        thread.start()
+        for slow in range(10 - staleness):
+            end = time.monotonic() + 20
+            while len(done) < slow + staleness and time.monotonic() < end:
+                time.sleep(0.01)
+            time.sleep(0.1)
+            assert len(done) == slow + staleness
+            job.clients[0].run(["train"], DATA[0])
+        thread.join()
+
+
+@pytest.mark.parametrize("staleness", [1, 2, 3])
+def test_stale_steps_do_not_stop(pair, tmp_path, staleness):
+    random = np.random.RandomState(staleness)
+    pauses = random.rand(2, 200) * 0.004 * (random.rand(2, 200) < 0.3)
+    with strategies.job(pair, tmp_path, line(rate=1e-4), f"PS,staleness={staleness}") as job:
+
+        def work(client, task):
+            for pause in pauses[task]:
+                client.run(["train"], DATA[task])
+                time.sleep(pause)
+
+        job.run(work)
+
+
+@pytest.mark.parametrize("strategy", ["AllReduce,compressor=HorovodCompressorEF", "AllReduce,compressor=HorovodCompressor"])
+def test_half_precision(pair, tmp_path, strategy):
+    results = {}
+    for name in ("AllReduce", strategy):
+        with strategies.job(pair, tmp_path, line(dtype=tf.float32), name) as job:
+
+            def work(client, task):
+                client.run(["train"], DATA[task])
+                residuals = [op for op in client.graph.get_operations() if op.name.endswith("AutoDist-residual")]
+                reads = [f"{op.name.rsplit('/', 1)[0]}/residual:0" for op in residuals]
+                lost = client.session.run(reads)
+                for _ in range(199):
+                    client.run(["train"], DATA[task])
+                return lost, client.run(["value_w:0", "value_b:0"])
+
+            results[name] = job.run(work)
+    gradients = np.array(
+        [[4.231471367403939, -4.175034879114915], [3.890762517830649, -4.05530707554011]]
+    )
+    for task, ((lost, compressed), (_, plain)) in enumerate(zip(results[strategy], results["AllReduce"])):
+        np.testing.assert_allclose(compressed, plain, atol=1e-3)
+        assert np.any(np.not_equal(compressed, plain))
+        if strategy.endswith("EF"):
+            rounded = gradients[task].astype(np.float16).astype(np.float64)
+            np.testing.assert_allclose(lost[0], gradients[task] - rounded, atol=1e-5)
+
+
+@pytest.mark.parametrize("strategy", ["PS", "PSLoadBalancing,proxy", "AllReduce", "PartitionedPS"])
+def test_checkpoints_are_those_of_one_machine(pair, tmp_path, strategy):
+    with tf.Graph().as_default() as graph:
+        v1.train.import_meta_graph(embeddings())
+        meta = v1.train.export_meta_graph(graph=graph, saver_def=v1.train.Saver(name="save").saver_def)
+    saver = meta.saver_def
+    batches = words(3, 2)
+    name = str(tmp_path / "checkpoint")
+    with strategies.job(pair, tmp_path, meta, strategy) as job:
+
+        def work(client, task):
+            for batch in batches[:2]:
+                client.run(["train"], batch[task])
+            values = client.run(EMBEDDING_FETCHES)
+            if task == 0:
+                client.run([saver.save_tensor_name], {saver.filename_tensor_name.split(":")[0]: name})
+            return values
+
+        values = job.run(work)[0]
+        job.run(lambda client, task: client.run(["train"], batches[2][task]), initialise=False)
+        job.clients[0].run([saver.restore_op_name], {saver.filename_tensor_name.split(":")[0]: name})
+        job.clients[1].session.run(job.clients[1].graph.get_operation_by_name(job.clients[1].how["initialise"]))
+        for restored in job.run(lambda client, _: client.run(EMBEDDING_FETCHES), initialise=False):
+            for one, other in zip(restored, values):
+                np.testing.assert_array_equal(one, other)
+    with tf.Graph().as_default() as graph:
+        plain = v1.train.import_meta_graph(meta)
+        with v1.Session(graph=graph) as session:
+            plain.restore(session, name)
+            for one, other in zip(session.run(EMBEDDING_FETCHES), values):
+                np.testing.assert_array_equal(one, other)
+
+
+def test_refusals(tmp_path):
+    meta = line()
+    spec = strategies.resources([1, 1])
+    for strategy, task, message in [
+        ("PS", 5, "Task 5 hosts no replica"),
+        ("Ring", 0, '"Ring" is neither a strategy file nor a builder'),
+        ("PS,async,staleness=2", 0, "staleness 2 needs sync"),
+        ("AllReduce,compressor=Zip", 0, 'compressor is "Zip"'),
+    ]:
+        with pytest.raises(RuntimeError, match=message) as caught:
+            strategies.transform(tmp_path, meta, spec, strategy, task, "job")
+        assert "\n" not in str(caught.value)

@@ -342,6 +342,9 @@ impl Writer<'_> {
         if let Some(learner) = learner {
             waits.extend(self.controls_of(&self.roles.learners[learner], replica));
         }
+        if replica > 0 && matches!(change, Change::Initialise | Change::Restore) {
+            waits.push(node_name);
+        }
         if change == Change::Step && !wiring.takers.contains_key(&at) {
             // What it waits for may be told to its value alone.
             let values = self.roles.item.index().data_inputs(at).skip(1);
