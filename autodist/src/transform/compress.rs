@@ -1,6 +1,6 @@
 //! Gradients that travel in half precision.
 
-use super::reduce::{Bundle, Keys};
+use super::reduce::Bundle;
 use super::roles::Learner;
 use super::writer::{Spot, Writer, bytes, set, ty};
 use crate::strategy::Compressor;
@@ -20,8 +20,6 @@ impl Writer<'_> {
         first: &Learner<'_>,
         bundle: &Bundle,
         sum: &str,
-        keys: &mut Keys,
-        name: &str,
     ) -> Result<(String, Vec<String>)> {
         let dtype = bundle.dtype;
         let wide = [("T", ty(dtype))];
@@ -62,8 +60,8 @@ impl Writer<'_> {
             let kept = self.add(spot, "keep_residual", "AssignVariableOp", &[&handle, &lost], &[("dtype", ty(dtype))])?;
             half = self.add(spot, "half_after", "Identity", &[&half, &format!("^{kept}")], &[("T", ty(DType::Half))])?;
         }
-        let gathered =
-            self.collective(spot, "halves", "CollectiveGatherV2", DType::Half, &half, bundle.reduce, "", keys, name)?;
+        let number = self.number(spot, "halves/number", DType::Int32, 1)?;
+        let gathered = self.gather_all(spot, "halves", DType::Half, &half, bundle.reduce, &number)?;
         let gathered = self.cast(spot, "received", &gathered, DType::Half, dtype)?;
         let rows = self.vector(spot, "by_task", DType::Int32, &[nodes as i64, -1])?;
         let reshape = [("T", ty(dtype)), ("Tshape", ty(DType::Int32))];

@@ -13,7 +13,7 @@ use graphmill_tensor::{DType, Result};
 use graphmill_wire::tensorflow::attr_value::{ListValue, Value};
 
 /// The numbers by which the tasks of a job meet.
-pub(super) struct Keys {
+struct Keys {
     group: u32,
     instances: InstanceKeys,
 }
@@ -95,7 +95,7 @@ impl Writer<'_> {
         let reshape = |dtype| [("T", ty(dtype)), ("Tshape", ty(DType::Int32))];
         let size = self.add(spot, "own/rows", "Reshape", &[&size, &vector], &reshape(DType::Int32))?;
         let op = learner.op_name();
-        let most = self.collective(spot, "most", "CollectiveReduce", DType::Int32, &size, reduce, "Max", keys, &format!("{op}-rows"))?;
+        let most = self.collective(spot, "most", DType::Int32, &size, reduce, "Max", keys, &format!("{op}-rows"))?;
         let missing = self.add(spot, "missing", "Sub", &[&most, &size], &[("T", int32.clone())])?;
         let fill = |dtype| [("T", ty(dtype)), ("index_type", ty(DType::Int32))];
         let none = self.number(spot, "none", index_type, -1)?;
@@ -106,8 +106,10 @@ impl Writer<'_> {
         let no_values = self.add(spot, "no_values", "Fill", &[&no_shape, &zero], &fill(dtype))?;
         let indices = self.concat(spot, "sent_indices", index_type, &[&rows.indices, &no_indices])?;
         let values = self.concat(spot, "sent_values", dtype, &[&rows.values, &no_values])?;
-        let indices = self.collective(spot, "gathered_indices", "CollectiveGatherV2", index_type, &indices, reduce, "", keys, &format!("{op}-indices"))?;
-        let values = self.collective(spot, "gathered_values", "CollectiveGatherV2", dtype, &values, reduce, "", keys, &format!("{op}-values"))?;
+        let scalar = self.add(spot, "number/shape", "Shape", &[&none], &[("T", ty(index_type)), ("out_type", int32)])?;
+        let number = self.add(spot, "number", "Reshape", &[&most, &scalar], &reshape(DType::Int32))?;
+        let indices = self.gather_all(spot, "gathered_indices", index_type, &indices, reduce, &number)?;
+        let values = self.gather_all(spot, "gathered_values", dtype, &values, reduce, &number)?;
         let first = self.number(spot, "first", index_type, 0)?;
         let real = self.add(spot, "is_row", "GreaterEqual", &[&indices, &first], &[("T", ty(index_type))])?;
         let real = self.add(spot, "where", "Where", &[&real], &[("T", ty(DType::Bool))])?;
@@ -193,10 +195,10 @@ impl Writer<'_> {
         let is_wide = matches!(dtype, DType::Float | DType::Double);
         if bundle.reduce.compressor == Compressor::None || !is_wide {
             let reduced =
-                self.collective(spot, "reduced", "CollectiveReduce", dtype, sum, bundle.reduce, "Add", keys, name)?;
+                self.collective(spot, "reduced", dtype, sum, bundle.reduce, "Add", keys, name)?;
             return Ok((self.divide(spot, "mean", dtype, &reduced, total)?, Vec::new()));
         }
-        self.mean_of_halves(spot, first, bundle, sum, keys, name)
+        self.mean_of_halves(spot, first, bundle, sum)
     }
 
     /// The number of elements of a bundle.
@@ -205,12 +207,39 @@ impl Writer<'_> {
         sizes.map(|shape| u64::try_from(shape?.num_elements()).ok()).sum()
     }
 
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn collective(
+    fn collective_attrs(&self, spot: &Spot, dtype: DType, reduce: AllReduce) -> Vec<(&'static str, Value)> {
+        // NVIDIA's library joins no processors.
+        let hint = match reduce.communication {
+            Communication::Nccl if spot.device.contains(":CPU:") => Communication::Auto,
+            other => other,
+        };
+        vec![("T", ty(dtype)), ("communication_hint", bytes(hint.hint())), ("timeout_seconds", Value::F(0.0))]
+    }
+
+    /// All tasks' rows behind each other; each brings as many. TensorFlow remembers the shape that goes with a number, so `number`
+    /// differs where that does, within a group that has this purpose alone.
+    pub(super) fn gather_all(
         &mut self,
         spot: &Spot,
         name: &str,
-        op: &str,
+        dtype: DType,
+        input: &str,
+        reduce: AllReduce,
+        number: &str,
+    ) -> Result<String> {
+        let group = instance_key(&format!("{}/{}", self.job.strategy.id, spot.name(name)));
+        let size = self.number(spot, &format!("{name}/group_size"), DType::Int32, self.job.nodes() as i64)?;
+        let group = self.number(spot, &format!("{name}/group_key"), DType::Int32, i64::from(group))?;
+        let mut attrs = self.collective_attrs(spot, dtype, reduce);
+        attrs.extend([("Nordering_token", Value::I(0)), ("is_stateless", Value::B(true))]);
+        self.add(spot, name, "CollectiveGatherV2", &[input, &size, &group, number], &attrs)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn collective(
+        &mut self,
+        spot: &Spot,
+        name: &str,
         dtype: DType,
         input: &str,
         reduce: AllReduce,
@@ -219,25 +248,8 @@ impl Writer<'_> {
         key_name: &str,
     ) -> Result<String> {
         let instance = keys.instances.assign(key_name);
-        // NVIDIA's library joins no processors.
-        let hint = match reduce.communication {
-            Communication::Nccl if spot.device.contains(":CPU:") => Communication::Auto,
-            other => other,
-        };
         let (nodes, group) = (self.job.nodes() as i64, keys.group);
-        let mut attrs =
-            vec![("T", ty(dtype)), ("communication_hint", bytes(hint.hint())), ("timeout_seconds", Value::F(0.0))];
-        if op == "CollectiveGatherV2" {
-            // The first version keeps the shape of its first step.
-            let mut inputs = vec![input.to_owned()];
-            for (what, value) in [("group_size", nodes), ("group_key", group.into()), ("instance_key", instance.into())] {
-                inputs.push(self.number(spot, &format!("{name}/{what}"), DType::Int32, value)?);
-            }
-            attrs.push(("Nordering_token", Value::I(0)));
-            attrs.push(("is_stateless", Value::B(true)));
-            let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
-            return self.add(spot, name, op, &inputs, &attrs);
-        }
+        let mut attrs = self.collective_attrs(spot, dtype, reduce);
         let offsets = ListValue { i: vec![0], ..ListValue::default() };
         attrs.extend([
             ("group_size", Value::I(nodes)),
@@ -248,7 +260,7 @@ impl Writer<'_> {
             ("subdiv_offsets", Value::List(Box::new(offsets))),
             ("wait_for", Value::List(Box::default())),
         ]);
-        self.add(spot, name, op, &[input], &attrs)
+        self.add(spot, name, "CollectiveReduce", &[input], &attrs)
     }
 }
 
