@@ -67,12 +67,19 @@ class Client:
         config = v1.ConfigProto(allow_soft_placement=True, operation_timeout_in_ms=STEP_SECONDS * 1000)
         self.session = v1.Session(target, graph=self.graph, config=config)
 
-    def initialise(self):
-        end = time.monotonic() + STEP_SECONDS
-        while not self.how["is_chief"] and not self.session.run(self.how["ready"] + ":0"):
-            assert time.monotonic() < end, "the chief has not initialised"
-            time.sleep(0.02)
+    def initialise(self, barrier=True):
+        """Takes first values; waits for the chief's before, and with `barrier` for all tasks' after."""
+        if not self.how["is_chief"]:
+            self.wait_for("ready")
         self.session.run(self.graph.get_operation_by_name(self.how["initialise"]))
+        if barrier:
+            self.wait_for("started")
+
+    def wait_for(self, what):
+        end = time.monotonic() + STEP_SECONDS
+        while not self.session.run(self.how[what] + ":0"):
+            assert time.monotonic() < end, f"the tasks are not {what}"
+            time.sleep(0.01)
 
     def run(self, fetches, feeds=None):
         """Fetches tensors (`loss:0`) and operations (`train`) of the single-machine graph, feeding its placeholders."""

@@ -64,6 +64,7 @@ fn map_of(written: &TransformedGraph) -> serde_json::Value {
         "is_chief": written.is_chief,
         "initialise": written.initialise,
         "ready": written.ready,
+        "started": written.started,
         "warnings": written.warnings,
         "feeds": feeds.collect::<serde_json::Map<_, _>>(),
         "fetches": fetches.collect::<serde_json::Map<_, _>>(),

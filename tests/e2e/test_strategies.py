@@ -3,7 +3,9 @@
 `GRAPHMILL_TRANSFORM` names the program `transform` (`cargo build -p graphmill-autodist --example transform`).
 """
 
+import json
 import os
+import pathlib
 import threading
 import time
 
@@ -323,6 +325,21 @@ def test_asynchronous_steps(pair, tmp_path):
         job.clients[0].run(["train"], DATA[0])
 
 
+@pytest.mark.parametrize("strategy", ["PS,async", "PS,staleness=3"])
+def test_late_workers_reset_nothing(pair, tmp_path, strategy):
+    with strategies.job(pair, tmp_path, line(), strategy) as job:
+        chief, late = job.clients
+        chief.initialise(barrier=False)
+        for _ in range(3):
+            chief.run(["train"], DATA[0])
+        before = chief.run(["value_b:0"])
+        late.initialise(barrier=False)
+        assert late.run(["value_b:0"]) == chief.run(["value_b:0"]) == before != [0.0]
+        late.run(["train"], DATA[1])
+        chief.run(["train"], DATA[0])
+        assert chief.run(["value_b:0"]) > before
+
+
 def test_stale_means(pair, tmp_path):
     with strategies.job(pair, tmp_path, line(), "PS,staleness=2") as job:
 
@@ -339,7 +356,7 @@ def test_no_node_runs_further_ahead(pair, tmp_path, staleness):
     """One node takes its steps when it is told; the other is stopped by it after so many more."""
     with strategies.job(pair, tmp_path, line(), f"PSLoadBalancing,proxy,staleness={staleness}") as job:
         for client in job.clients:
-            client.initialise()
+            client.initialise(barrier=False)
         done = []
 
         def run_ahead(fast):
@@ -445,3 +462,65 @@ def test_refusals(tmp_path):
         with pytest.raises(RuntimeError, match=message) as caught:
             strategies.transform(tmp_path, meta, spec, strategy, task, "job")
         assert "\n" not in str(caught.value)
+
+
+GRAPHS = pathlib.Path(__file__).parents[2] / "autodist" / "tests" / "data"
+EXPECTED = json.loads((GRAPHS / "expected.json").read_text())
+# Clipping by the norm of all gradients is done by each replica: not what one process does with the joined batch.
+OPTIMISERS = sorted(name for name in EXPECTED if not name.startswith("clipped"))
+
+
+def optimiser_batches(task):
+    random = np.random.RandomState(task)
+    ids = np.array([[7, 2, 8, 2, 0, 5], [1, 2, 2, 8, 3, 5]][task], np.int32)
+    return {"ids": ids, "labels": random.randn(6, 3), "x": np.array([1.0, -2.0, 0.5]), "y": random.randn(3)}
+
+
+@pytest.mark.parametrize("strategy", ["PS", "PSLoadBalancing,proxy", "AllReduce", "PartitionedPS"])
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_optimisers(tmp_path, name, strategy):
+    meta = v1.MetaGraphDef()
+    meta.ParseFromString((GRAPHS / f"{name}.pb").read_bytes())
+    expected, steps = EXPECTED[name], 4
+    placeholders = {node.name: node for node in meta.graph_def.node if node.op == "Placeholder"}
+
+    def feeds(task):
+        values = optimiser_batches(task)
+        scalar = {node for node, def_ in placeholders.items() if not def_.attr["shape"].shape.dim}
+        return {node: values[node][0] if node in scalar else values[node] for node in placeholders}
+
+    both = [feeds(0), feeds(1)]
+    whole = {node: values if np.ndim(values) == 0 else np.concatenate([values, both[1][node]]) for node, values in both[0].items()}
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(meta.graph_def, name="")
+        reads = {}
+        for variable in expected["variables"]:
+            output = graph.get_tensor_by_name(variable)
+            if output.dtype == tf.resource:
+                dtype = tf.as_dtype(output.op.get_attr("dtype"))
+                output = tf.raw_ops.ReadVariableOp(resource=output, dtype=dtype)
+            reads[variable] = tf.identity(output, "value_of_" + variable.replace(":", "_").replace("/", "_")).name
+        meta.graph_def.CopyFrom(graph.as_graph_def(add_shapes=True))
+        with v1.Session(graph=graph) as session:
+            session.run([graph.get_operation_by_name(op) for op in expected["initializers"]])
+            for _ in range(steps):
+                session.run(graph.get_operation_by_name(expected["train_op"]), {f"{n}:0": v for n, v in whole.items()})
+            values = session.run(reads)
+    with strategies.cluster("ours", 2) as cluster, strategies.job(cluster, tmp_path, meta, strategy) as job:
+
+        def work(client, task):
+            for _ in range(steps):
+                client.run([expected["train_op"]], both[task])
+            return client.run(list(reads.values()))
+
+        for got in job.run(work):
+            for variable, value in zip(reads, got):
+                np.testing.assert_allclose(value, values[variable], rtol=2e-5, atol=2e-6, err_msg=variable)
+
+
+@pytest.mark.parametrize("strategy", ["PS", "PS,proxy", "AllReduce", "Parallax"])
+def test_three_nodes(kind, tmp_path, strategy):
+    batches = [[points(seed) for seed in (1, 2, 3)]] * 5
+    with strategies.cluster(kind, 3) as cluster:
+        fetches = ["value_w:0", "value_b:0"]
+        check_against_one_process(cluster, tmp_path, line(), strategy, batches, fetches, [1, 1, 1], steps=5)

@@ -1,6 +1,5 @@
 //! One truth for first values: the chief's. Every other node and replica takes its own from there.
 
-use super::nodes::node;
 use super::writer::{Spot, Writer, after, bytes, set, ty};
 use super::job::scope;
 use graphmill_tensor::{DType, Result};
@@ -34,10 +33,11 @@ impl Writer<'_> {
         Ok(Some(self.add(&spot, "read", op, &[&handle], &[(attr, ty(dtype))])?))
     }
 
-    /// Writes the node that gives all variables and tables of this task their first values, and the one that tells whether the
-    /// chief's have theirs.
-    pub fn write_initialisers(&mut self, prepare: Vec<String>) -> Result<(String, String)> {
+    /// Writes the node that gives all variables and tables of this task their first values, and those that tell whether the chief's have
+    /// theirs, and whether all tasks' have.
+    pub fn write_initialisers(&mut self, prepare: Vec<String>) -> Result<Start> {
         let spot = Spot { scope: "autodist-between".to_owned(), device: self.job.chief_processor() };
+        let local = Spot { device: self.job.processor(), ..spot.clone() };
         let mut names = Vec::new();
         for initializer in self.roles.item.initializers() {
             let name = EndpointName::parse(initializer).node;
@@ -46,33 +46,57 @@ impl Writer<'_> {
             }
         }
         names.extend(prepare);
-        let local = Spot { device: self.job.processor(), ..spot.clone() };
-        let mut flag = NodeDef { name: spot.name("flag"), op: "VarHandleOp".to_owned(), ..NodeDef::default() };
-        flag.device.clone_from(&spot.device);
-        let shared = format!("{}/initialised", self.job.strategy.id);
-        set(
-            &mut flag,
-            &[
-                ("dtype", ty(DType::Bool)),
-                ("shape", Value::Shape(super::nodes::shape(&[]))),
-                ("container", bytes("")),
-                ("shared_name", bytes(&shared)),
-            ],
-        );
-        let flag = self.out.add(flag)?;
-        let ready = self.add(&spot, "ready", "VarIsInitializedOp", &[&flag], &[])?;
-        if !self.job.is_chief() {
-            return Ok((self.group(&local, "initialise", &names)?, ready));
-        }
         let all = self.group(&local, "first_values", &names)?;
-        let token = self.number(&spot, "done", DType::Bool, 1)?;
-        let tell = self.add(
-            &spot,
-            "tell",
-            "AssignVariableOp",
-            &[&flag, &token, &after(&all)],
-            &[("dtype", ty(DType::Bool))],
-        )?;
-        Ok((self.out.add(node("NoOp", local.name("initialise"), &local.device, vec![after(&tell)]))?, ready))
+        let mut answers = Vec::new();
+        let mut ready = String::new();
+        let mut initialise = String::new();
+        for (number, &task) in self.job.strategy.participants.iter().enumerate() {
+            let flag = self.flag(&spot, number)?;
+            let known = self.add(&spot, &format!("initialised_{number}"), "VarIsInitializedOp", &[&flag], &[])?;
+            if task == self.job.strategy.chief {
+                ready.clone_from(&known);
+            }
+            if task == self.job.task {
+                let token = self.number(&spot, "done", DType::Bool, 1)?;
+                let attrs = [("dtype", ty(DType::Bool))];
+                let tell = self.add(&spot, "tell", "AssignVariableOp", &[&flag, &token, &after(&all)], &attrs)?;
+                initialise = self.group(&local, "initialise", &[tell])?;
+            }
+            answers.push(known);
+        }
+        let count = Value::I(answers.len() as i64);
+        let inputs: Vec<&str> = answers.iter().map(String::as_str).collect();
+        let attrs = [("T", ty(DType::Bool)), ("N", count), ("axis", Value::I(0))];
+        let packed = self.add(&spot, "answers", "Pack", &inputs, &attrs)?;
+        let axis = self.number(&spot, "answers/axis", DType::Int32, 0)?;
+        let attrs = [("Tidx", ty(DType::Int32)), ("keep_dims", Value::B(false))];
+        let started = self.add(&spot, "started", "All", &[&packed, &axis], &attrs)?;
+        Ok(Start { initialise, ready, started })
     }
+
+    /// The variable that has a value once a task is initialised.
+    fn flag(&mut self, spot: &Spot, number: usize) -> Result<String> {
+        let mut flag = NodeDef { name: spot.name(&format!("flag_{number}")), ..NodeDef::default() };
+        flag.op = "VarHandleOp".to_owned();
+        flag.device.clone_from(&spot.device);
+        let shared = format!("{}/initialised_{number}", self.job.strategy.id);
+        let attrs = [
+            ("dtype", ty(DType::Bool)),
+            ("shape", Value::Shape(super::nodes::shape(&[]))),
+            ("container", bytes("")),
+            ("shared_name", bytes(&shared)),
+        ];
+        set(&mut flag, &attrs);
+        self.out.add(flag)
+    }
+}
+
+/// Nodes that a job begins with.
+pub(super) struct Start {
+    /// Gives this task's variables and tables their first values.
+    pub initialise: String,
+    /// Tells whether the chief's have theirs.
+    pub ready: String,
+    /// Tells whether all tasks' have theirs.
+    pub started: String,
 }

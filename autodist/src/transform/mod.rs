@@ -63,6 +63,9 @@ pub struct TransformedGraph {
     pub initialise: String,
     /// The node that tells whether the chief has run `initialise`.
     pub ready: String,
+    /// The node that tells whether all tasks have run `initialise`. Those that run steps before take the risk that others begin with
+    /// variables of the chief that these steps have changed, such as schedules that an optimiser keeps.
+    pub started: String,
     /// What was done otherwise than the strategy says, in words.
     pub warnings: Vec<String>,
 }
@@ -106,7 +109,7 @@ pub fn transform(
     for replica in 0..job.replicas.len() {
         writer.write_replica(replica, &wiring)?;
     }
-    let (initialise, ready) = writer.write_initialisers(prepare)?;
+    let start = writer.write_initialisers(prepare)?;
     let (feeds, fetches) = (writer.feeds(), writer.fetches());
     let graph = GraphDef { node: writer.out.into_nodes(), ..item.graph().clone() };
     let variables = item.variables().iter().map(|variable| in_first_replica(&variable.def)).collect();
@@ -125,8 +128,9 @@ pub fn transform(
         is_chief: job.is_chief(),
         feeds,
         fetches,
-        initialise,
-        ready,
+        initialise: start.initialise,
+        ready: start.ready,
+        started: start.started,
         warnings: [&strategy.warnings[..], more_warnings].concat(),
     })
 }

@@ -3,7 +3,7 @@
 
 use super::job::Job;
 use crate::compiler::CompiledLeaf;
-use crate::item::{Gradient, GraphItem, Source, Variable, update_kind};
+use crate::item::{Gradient, GraphItem, Source, Variable, is_variable, update_kind};
 use crate::strategy::{ParameterServer, Synchronizer};
 use graphmill_graph::EndpointName;
 use graphmill_tensor::{Result, invalid_argument};
@@ -123,7 +123,7 @@ impl<'a> Roles<'a> {
             let Some(variable) = self.target(node) else { continue };
             let in_step = after.contains(&node)
                 || slots.contains(&variable)
-                || trained.contains(&variable) && before.contains(&node);
+                || before.contains(&node) && (trained.contains(&variable) || !self.comes_from_model(node, &trained));
             let change = if initializers.contains(&&*def.name) {
                 Change::Initialise
             } else if self.item.is_restored(node) {
@@ -135,6 +135,25 @@ impl<'a> Roles<'a> {
             };
             self.changes.insert(node, (variable, change));
         }
+    }
+
+    /// Whether the value that a node assigns depends on data or on trained variables, as moving averages do and schedules do not.
+    fn comes_from_model(&self, node: usize, trained: &HashSet<usize>) -> bool {
+        let index = self.item.index();
+        let mut seen = HashSet::new();
+        let mut queue: Vec<usize> = index.data_inputs(node).skip(1).map(|source| source.node).collect();
+        while let Some(at) = queue.pop() {
+            let inputs = index.data_inputs(at).count();
+            let op = self.item.graph().node[at].op.as_str();
+            let is_data = inputs == 0 && !is_variable(op) && op != "Const" || op.starts_with("IteratorGetNext");
+            if trained.contains(&at) || is_data {
+                return true;
+            }
+            if seen.insert(at) {
+                queue.extend(index.data_inputs(at).map(|source| source.node));
+            }
+        }
+        false
     }
 
     /// Trained variables and their slots live where the strategy says. Counters that follow the training live with the chief, but
