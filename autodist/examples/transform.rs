@@ -54,7 +54,8 @@ fn run() -> Result<(), Box<dyn Error>> {
 }
 
 fn map_of(written: &TransformedGraph) -> serde_json::Value {
-    let feeds = written.feeds.iter().map(|feed| (feed.node.clone(), json!({"copies": feed.copies, "split": feed.is_split})));
+    let feeds =
+        written.feeds.iter().map(|feed| (feed.node.clone(), json!({"copies": feed.copies, "split": feed.is_split})));
     let fetches = written.fetches.iter().map(|fetch| {
         let how = json!({"copies": fetch.copies, "runs_all": fetch.runs_all, "concatenated": fetch.concatenated});
         (fetch.node.clone(), how)
@@ -100,10 +101,13 @@ fn strategy_of(text: &str, item: &GraphItem, spec: &ResourceSpec, id: &str) -> R
         }
         "Parallax" => Box::new(Parallax { chunk_size, options }),
         "AllReduce" => Box::new(
-            AllReduceBuilder::named(chunk_size, communication, compressor).map_err(|error| error.message().to_owned())?,
+            AllReduceBuilder::named(chunk_size, communication, compressor)
+                .map_err(|error| error.message().to_owned())?,
         ),
         "PartitionedAR" => Box::new(parts),
-        "RandomAxisPartitionAR" => Box::new(PartitionedAllReduce { axis: AxisChoice::Random { seed: Some(1) }, ..parts }),
+        "RandomAxisPartitionAR" => {
+            Box::new(PartitionedAllReduce { axis: AxisChoice::Random { seed: Some(1) }, ..parts })
+        }
         _ => return Err(format!("\"{name}\" is neither a strategy file nor a builder").into()),
     };
     builder.build(item, spec, id).map_err(|error| error.message().into())

@@ -57,8 +57,10 @@ impl Writer<'_> {
         if let Some(handle) = residual {
             let sent = self.cast(spot, "sent", &half, DType::Half, dtype)?;
             let lost = self.add(spot, "lost", "Sub", &[&whole, &sent], &wide)?;
-            let kept = self.add(spot, "keep_residual", "AssignVariableOp", &[&handle, &lost], &[("dtype", ty(dtype))])?;
-            half = self.add(spot, "half_after", "Identity", &[&half, &format!("^{kept}")], &[("T", ty(DType::Half))])?;
+            let kept =
+                self.add(spot, "keep_residual", "AssignVariableOp", &[&handle, &lost], &[("dtype", ty(dtype))])?;
+            half =
+                self.add(spot, "half_after", "Identity", &[&half, &format!("^{kept}")], &[("T", ty(DType::Half))])?;
         }
         let number = self.number(spot, "halves/number", DType::Int32, 1)?;
         let gathered = self.gather_all(spot, "halves", DType::Half, &half, bundle.reduce, &number)?;

@@ -1,11 +1,11 @@
 //! One truth for first values: the chief's. Every other node and replica takes its own from there.
 
-use super::writer::{Spot, Writer, after, bytes, set, ty};
 use super::job::scope;
+use super::writer::{Spot, Writer, after, bytes, set, ty};
+use graphmill_graph::EndpointName;
 use graphmill_tensor::{DType, Result};
 use graphmill_wire::tensorflow::NodeDef;
 use graphmill_wire::tensorflow::attr_value::Value;
-use graphmill_graph::EndpointName;
 
 impl Writer<'_> {
     /// The tensor that a replica's own variable begins with; `None` for the value that the graph gives it.
@@ -18,7 +18,8 @@ impl Writer<'_> {
             let value = initializer.and_then(|at| self.roles.item.index().data_input(at, 1));
             return Ok(value.map(|value| self.tensor(value, 0)));
         }
-        let spot = Spot { scope: format!("autodist-between/chief/{}", known.op_name()), device: self.job.chief_replica() };
+        let spot =
+            Spot { scope: format!("autodist-between/chief/{}", known.op_name()), device: self.job.chief_replica() };
         let read = spot.name("read");
         if replica > 0 {
             return Ok(Some(read));

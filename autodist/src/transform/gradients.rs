@@ -1,7 +1,7 @@
 //! Gradients brought together: from all replicas of a task, and rows of the same number into one.
 
-use super::writer::{Spot, Writer, ty};
 use super::roles::Learner;
+use super::writer::{Spot, Writer, ty};
 use graphmill_graph::{ArgType, op_def};
 use graphmill_tensor::{DType, Result, invalid_argument};
 use graphmill_wire::tensorflow::NodeDef;

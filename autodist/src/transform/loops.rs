@@ -82,7 +82,9 @@ impl Writer<'_> {
                 copy.input.insert(copy.input.len().min(2), axis);
             }
             op => {
-                if op == "Enter" && self.roles.item.index().data_input(at, 0).map(|source| source.node) == Some(variable) {
+                if op == "Enter"
+                    && self.roles.item.index().data_input(at, 0).map(|source| source.node) == Some(variable)
+                {
                     copy.input[0] = self.value_of(variable);
                 }
                 set(copy, &[("T", ty(dtype))]);

@@ -161,12 +161,8 @@ fn whole_where_hand_written(item: &GraphItem, strategy: &CompiledStrategy) -> (C
 
 fn in_first_replica(def: &VariableDef) -> VariableDef {
     let mut def = def.clone();
-    for name in [
-        &mut def.variable_name,
-        &mut def.initializer_name,
-        &mut def.snapshot_name,
-        &mut def.initial_value_name,
-    ] {
+    for name in [&mut def.variable_name, &mut def.initializer_name, &mut def.snapshot_name, &mut def.initial_value_name]
+    {
         prefix(name);
     }
     def

@@ -106,7 +106,8 @@ impl Writer<'_> {
         let no_values = self.add(spot, "no_values", "Fill", &[&no_shape, &zero], &fill(dtype))?;
         let indices = self.concat(spot, "sent_indices", index_type, &[&rows.indices, &no_indices])?;
         let values = self.concat(spot, "sent_values", dtype, &[&rows.values, &no_values])?;
-        let scalar = self.add(spot, "number/shape", "Shape", &[&none], &[("T", ty(index_type)), ("out_type", int32)])?;
+        let scalar =
+            self.add(spot, "number/shape", "Shape", &[&none], &[("T", ty(index_type)), ("out_type", int32)])?;
         let number = self.add(spot, "number", "Reshape", &[&most, &scalar], &reshape(DType::Int32))?;
         let indices = self.gather_all(spot, "gathered_indices", index_type, &indices, reduce, &number)?;
         let values = self.gather_all(spot, "gathered_values", dtype, &values, reduce, &number)?;
@@ -152,7 +153,8 @@ impl Writer<'_> {
                 self.concat(&spot, "packed", dtype, &many)?
             }
         };
-        let name = if bundle.members.len() > 1 { format!("{}/group", first.op_name()) } else { first.op_name().to_owned() };
+        let name =
+            if bundle.members.len() > 1 { format!("{}/group", first.op_name()) } else { first.op_name().to_owned() };
         let (mean, prepare) = self.mean_of_packed(&spot, first, bundle, &packed, keys, &name)?;
         let mut prepare = Some(prepare);
         let mut parts = vec![mean.clone()];
@@ -194,8 +196,7 @@ impl Writer<'_> {
         let (dtype, total) = (bundle.dtype, self.job.strategy.replicas.len());
         let is_wide = matches!(dtype, DType::Float | DType::Double);
         if bundle.reduce.compressor == Compressor::None || !is_wide {
-            let reduced =
-                self.collective(spot, "reduced", dtype, sum, bundle.reduce, "Add", keys, name)?;
+            let reduced = self.collective(spot, "reduced", dtype, sum, bundle.reduce, "Add", keys, name)?;
             return Ok((self.divide(spot, "mean", dtype, &reduced, total)?, Vec::new()));
         }
         self.mean_of_halves(spot, first, bundle, sum)

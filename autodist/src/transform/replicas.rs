@@ -76,7 +76,8 @@ impl Writer<'_> {
         let old = &self.roles.item.graph().node[at];
         let mut copy = old.clone();
         copy.name = self.node_name(at, replica);
-        let learners = wiring.takers.get(&at).into_iter().flatten().map(|&number| (&self.roles.learners[number], number));
+        let learners =
+            wiring.takers.get(&at).into_iter().flatten().map(|&number| (&self.roles.learners[number], number));
         let learners: Vec<(&Learner<'_>, usize)> = learners.collect();
         for (input, &edge) in copy.input.iter_mut().zip(self.roles.item.index().inputs(at)) {
             *input = self.tensor(edge, replica);
@@ -399,8 +400,11 @@ impl Writer<'_> {
                 continue;
             }
             for &edge in index.inputs(at) {
-                let is_shared_change =
-                    self.roles.changes.get(&edge.node).is_some_and(|(variable, _)| self.roles.shared(*variable).is_some());
+                let is_shared_change = self
+                    .roles
+                    .changes
+                    .get(&edge.node)
+                    .is_some_and(|(variable, _)| self.roles.shared(*variable).is_some());
                 match edge.slot {
                     Some(_) => queue.push(edge.node),
                     None if !is_shared_change => waits.push(self.node_name(edge.node, replica)),

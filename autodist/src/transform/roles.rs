@@ -168,8 +168,11 @@ impl<'a> Roles<'a> {
                 self.homes.insert(node, Home::Shared(device.clone()));
             }
         }
-        let learned: HashSet<usize> =
-            self.learners.iter().flat_map(|learner| learner.slots.iter().copied().chain([learner.variable.node])).collect();
+        let learned: HashSet<usize> = self
+            .learners
+            .iter()
+            .flat_map(|learner| learner.slots.iter().copied().chain([learner.variable.node]))
+            .collect();
         for &(variable, change) in self.changes.values() {
             if all_served && change == Change::Step && !learned.contains(&variable) {
                 self.homes.insert(variable, Home::Shared(job.chief_processor()));
@@ -261,11 +264,7 @@ pub(super) enum Direction {
 }
 
 /// These nodes and all that they wait for, or that wait for them.
-pub(super) fn closure(
-    item: &GraphItem,
-    starts: impl Iterator<Item = usize>,
-    direction: Direction,
-) -> HashSet<usize> {
+pub(super) fn closure(item: &GraphItem, starts: impl Iterator<Item = usize>, direction: Direction) -> HashSet<usize> {
     let mut reached = HashSet::new();
     let mut queue: Vec<usize> = starts.collect();
     while let Some(node) = queue.pop() {

@@ -219,7 +219,14 @@ impl Writer<'_> {
         }
         let mut told = Vec::new();
         for (other, queue) in &outgoing {
-            told.push(self.put(spot, &format!("tell_{other}"), queue, (&[&token], TOKEN), "QueueEnqueueV2", &waited)?);
+            told.push(self.put(
+                spot,
+                &format!("tell_{other}"),
+                queue,
+                (&[&token], TOKEN),
+                "QueueEnqueueV2",
+                &waited,
+            )?);
         }
         if self.job.is_chief() {
             let count = self.vector(spot, "stock/count", DType::Int32, &[i64::from(staleness)])?;
@@ -284,13 +291,7 @@ impl Accumulator {
     }
 
     /// Adds a gradient. The variable has been read by then, so that this step sees one value of it.
-    fn push(
-        &self,
-        writer: &mut Writer<'_>,
-        spot: &Spot,
-        learner: &Learner<'_>,
-        gradient: &Gathered,
-    ) -> Result<String> {
+    fn push(&self, writer: &mut Writer<'_>, spot: &Spot, learner: &Learner<'_>, gradient: &Gathered) -> Result<String> {
         let dtype = learner.variable.dtype;
         let step = writer.number(spot, "local_step", DType::Int64, ALWAYS)?;
         let read = writer.read_of_step(learner).map(|read| after(&read));

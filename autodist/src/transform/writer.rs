@@ -96,7 +96,8 @@ impl Writer<'_> {
         if matches!(dtype, DType::Int32 | DType::Int64) {
             return self.out.add(constant(spot.name(name), &spot.device, dtype, &[value], true));
         }
-        let whole = self.out.add(constant(spot.name(&format!("{name}/value")), &spot.device, DType::Int64, &[value], true))?;
+        let whole =
+            self.out.add(constant(spot.name(&format!("{name}/value")), &spot.device, DType::Int64, &[value], true))?;
         self.cast(spot, name, &whole, DType::Int64, dtype)
     }
 
