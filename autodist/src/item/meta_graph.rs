@@ -41,25 +41,8 @@ impl GraphItem {
 
     /// The item as clients import it.
     pub fn to_meta_graph(&self) -> MetaGraphDef {
-        let definitions = |trainable: bool| {
-            let listed = self.variables().iter().filter(move |variable| variable.trainable || !trainable);
-            collection(listed.map(|variable| variable.def.encode_to_vec()))
-        };
-        let savers = collection(self.savers().iter().map(Message::encode_to_vec));
-        let tables = NodeList { value: self.table_initializers().to_vec() };
-        MetaGraphDef {
-            graph_def: Some(self.graph().clone()),
-            saver_def: self.savers().first().cloned(),
-            collection_def: [
-                ("variables", definitions(false)),
-                ("trainable_variables", definitions(true)),
-                ("savers", savers),
-                ("table_initializer", CollectionDef { kind: Some(Kind::NodeList(tables)) }),
-            ]
-            .map(|(name, collection)| (name.to_owned(), collection))
-            .into(),
-            ..MetaGraphDef::default()
-        }
+        let variables = self.variables().iter().map(|variable| variable.def.clone()).collect();
+        meta_graph(self.graph().clone(), variables, self.table_initializers().to_vec(), self.savers().to_vec())
     }
 
     /// An item of its parts, with the updates that the graph shows.
@@ -74,6 +57,33 @@ impl GraphItem {
             variables.into_iter().map(|def| Variable::new(def, &graph, &index)).collect::<Result<Vec<_>>>()?;
         let updates = updates::find(&graph, &index, &variables)?;
         Ok(GraphItem { graph, index, variables, updates, table_initializers, savers })
+    }
+}
+
+/// A graph with its collections.
+pub(crate) fn meta_graph(
+    graph: GraphDef,
+    variables: Vec<VariableDef>,
+    table_initializers: Vec<String>,
+    savers: Vec<SaverDef>,
+) -> MetaGraphDef {
+    let definitions = |trainable: bool| {
+        let listed = variables.iter().filter(move |def| def.trainable || !trainable);
+        collection(listed.map(Message::encode_to_vec))
+    };
+    let tables = NodeList { value: table_initializers };
+    MetaGraphDef {
+        graph_def: Some(graph),
+        saver_def: savers.first().cloned(),
+        collection_def: [
+            ("variables", definitions(false)),
+            ("trainable_variables", definitions(true)),
+            ("savers", collection(savers.iter().map(Message::encode_to_vec))),
+            ("table_initializer", CollectionDef { kind: Some(Kind::NodeList(tables)) }),
+        ]
+        .map(|(name, collection)| (name.to_owned(), collection))
+        .into(),
+        ..MetaGraphDef::default()
     }
 }
 

@@ -10,10 +10,12 @@ mod variables;
 mod wire;
 
 pub use index::{GraphIndex, Source};
+pub(crate) use meta_graph::meta_graph;
 pub use update_ops::{UpdateKind, is_control_flow, is_variable, update_kind};
 pub use variables::Variable;
 
 use graphmill_wire::tensorflow::{GraphDef, SaverDef};
+use updates::Search;
 
 /// A graph for one device and what is known of it.
 #[derive(Clone, Debug)]
@@ -122,6 +124,11 @@ impl GraphItem {
     /// The savers.
     pub fn savers(&self) -> &[SaverDef] {
         &self.savers
+    }
+
+    /// Whether this node assigns what a checkpoint holds.
+    pub(crate) fn is_restored(&self, node: usize) -> bool {
+        Search { graph: &self.graph, index: &self.index, variables: &self.variables }.is_restored(node)
     }
 
     /// Whether the handle of a variable feeds v1 control flow, so that the variable cannot be split.

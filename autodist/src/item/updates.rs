@@ -127,7 +127,7 @@ impl Search<'_> {
     }
 
     /// Whether an assignment takes its value from a checkpoint.
-    fn is_restored(&self, op: usize) -> bool {
+    pub fn is_restored(&self, op: usize) -> bool {
         let mut at = self.index.data_input(op, 1);
         let mut seen = 0;
         while let Some(source) = at

@@ -9,3 +9,4 @@ mod graph_items;
 mod split_graphs;
 mod strategy_files;
 mod support;
+mod transformed_graphs;
