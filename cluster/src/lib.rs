@@ -15,6 +15,7 @@ mod exchange;
 pub mod grpc;
 mod heavy;
 mod late_reads;
+mod long_steps;
 mod master;
 mod peers;
 mod random;

@@ -5,6 +5,7 @@ use crate::config::Identity;
 use crate::control::{Control, EndRequest};
 use crate::defaults::SessionDefaults;
 use crate::grpc::GrpcService;
+use crate::long_steps;
 use crate::master::Master;
 use crate::services::Services;
 use crate::task::Task;
@@ -85,6 +86,8 @@ impl Server {
             let _runtime = runtime.enter();
             Incoming::new(listeners).map_err(|error| internal!("The sockets cannot be listened to: {error}"))?
         };
+        let watched = services.clone();
+        runtime.spawn(async move { long_steps::watch(&watched).await });
         if let Some(limit) = config.session_timeout {
             let services = services.clone();
             runtime.spawn(async move { services.master.end_idle_sessions(limit).await });

@@ -215,8 +215,9 @@ impl Queue {
             let mut state = self.state.lock();
             let id = state.next_id;
             state.next_id += 1;
-            let queue = self.clone();
-            match step.cancellation().register(move || queue.cancel(side, id)) {
+            let (queue, waiting) = (self.clone(), self.clone());
+            let waits = move || waiting.waits(side, id).into_iter().collect();
+            match step.cancellation().register_waiting(move || queue.cancel(side, id), waits) {
                 Some(callback) => {
                     let attempt = Attempt { id, action, done, registered: Some((step.clone(), callback)) };
                     state.line(side).push_back(attempt);
@@ -229,6 +230,23 @@ impl Queue {
             }
         }
         self.flush();
+    }
+
+    /// What an attempt waits for, in words, if it still does.
+    fn waits(&self, side: Side, id: u64) -> Option<String> {
+        let mut state = self.state.lock();
+        let (size, name) = (state.elements.len(), &self.spec.name);
+        let attempt = state.line(side).iter().find(|attempt| attempt.id == id)?;
+        Some(match &attempt.action {
+            Action::Enqueue(_) | Action::Close => format!("room in queue {name}, which has {size} elements"),
+            Action::EnqueueMany { next, rows, .. } => {
+                format!("room in queue {name}, which has {size} elements, for {} more", rows - next)
+            }
+            Action::Dequeue => format!("an element of queue {name}, which has {size} ready"),
+            Action::DequeueMany { wanted, taken, .. } => {
+                format!("{} of {wanted} elements of queue {name}, which has {size} ready", wanted - taken.len())
+            }
+        })
     }
 
     fn cancel(self: &Arc<Self>, side: Side, id: u64) {
@@ -449,6 +467,10 @@ mod tests {
         let (second, second_outcome) = outcome();
         queue.dequeue(&step, second);
         assert_eq!(queue.waiting(), (0, 2));
+        let mut waits = step.cancellation().waits();
+        waits.sort();
+        let wanted = ["3 of 3 elements of queue q, which has 0 ready", "an element of queue q, which has 0 ready"];
+        assert_eq!(waits, wanted);
         for value in 0..4 {
             let (done, enqueued) = outcome();
             queue.enqueue(&step, number(value), done);
