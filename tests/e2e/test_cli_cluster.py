@@ -112,7 +112,7 @@ def test_twenty_starts_and_stops_on_one_port():
 def blocked(target, outcome):
     """A session whose step waits for an element of a queue."""
     with tf.Graph().as_default() as graph:
-        element = v1.FIFOQueue(3, [tf.float32], name="line").dequeue()
+        element = v1.FIFOQueue(3, [tf.float32], shared_name="line").dequeue()
 
     def run():
         try:
