@@ -3,56 +3,16 @@
 //! Those who wait stand in line: enqueuers in one, dequeuers in another, and only the first of a line makes progress. An attempt
 //! holds no thread; it completes through its callback, from whichever thread made it possible.
 
+use crate::queue_order::{QueueOrder, Tuple};
 use crate::queue_spec::{QueueSpec, dtype_list, row, shape_list};
 use crate::{CallbackId, Resource, Step};
-use graphmill_tensor::{Result, Status, Tensor, cancelled, invalid_argument, out_of_range};
+use graphmill_tensor::{Result, Status, cancelled, invalid_argument, out_of_range};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// One element of a queue: a tensor for each component.
-pub type Tuple = Vec<Tensor>;
 /// What is called when an attempt ends.
 pub type QueueDone = Box<dyn FnOnce(Result<Tuple>) + Send>;
-
-/// The elements within a queue, in the order in which they leave it.
-pub trait QueueOrder: Send {
-    /// Takes an element in.
-    ///
-    /// # Errors
-    /// If the element is not one for this order.
-    fn push(&mut self, element: Tuple) -> Result<()>;
-    /// Puts back an element that was popped last.
-    fn restore(&mut self, element: Tuple);
-    /// The next element.
-    fn pop(&mut self) -> Option<Tuple>;
-    /// The number of elements.
-    fn len(&self) -> usize;
-    /// Whether there are no elements.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-/// First in, first out.
-impl QueueOrder for VecDeque<Tuple> {
-    fn push(&mut self, element: Tuple) -> Result<()> {
-        self.push_back(element);
-        Ok(())
-    }
-
-    fn restore(&mut self, element: Tuple) {
-        self.push_front(element);
-    }
-
-    fn pop(&mut self) -> Option<Tuple> {
-        self.pop_front()
-    }
-
-    fn len(&self) -> usize {
-        VecDeque::len(self)
-    }
-}
 
 enum Action {
     Enqueue(Tuple),
@@ -433,7 +393,7 @@ fn finish(ended: Vec<(Attempt, Result<Tuple>)>) {
 mod tests {
     use super::*;
     use graphmill_graph::PartialShape;
-    use graphmill_tensor::DType;
+    use graphmill_tensor::{DType, Tensor};
     use std::sync::mpsc;
 
     fn queue(capacity: usize) -> Arc<Queue> {
