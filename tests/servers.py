@@ -1,5 +1,6 @@
 """Server tasks as child processes, TensorFlow's own and graphmill's behind one class."""
 
+import json
 import os
 import pathlib
 import select
@@ -115,6 +116,13 @@ class Server:
         end = self.log.seek(0, os.SEEK_END)
         self.log.seek(max(0, end - size))
         return self.log.read().decode(errors="replace")
+
+    def status(self):
+        """What `graphmill status` says of it."""
+        shown = subprocess.run(
+            [default_binary(), "status", self.target, "--json"], capture_output=True, text=True, timeout=30, check=True
+        )
+        return json.loads(shown.stdout)
 
     def stop(self):
         if self.process.poll() is None:

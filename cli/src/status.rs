@@ -71,8 +71,15 @@ fn print(out: &mut impl Write, status: &StatusResponse) -> io::Result<()> {
     if let Some(exchange) = &status.rendezvous {
         writeln!(
             out,
-            "tensors exchanged: {} steps, {} tensors wait to be taken, {} are waited for",
-            exchange.steps, exchange.held, exchange.awaited
+            "tensors exchanged: {} steps, {} tensors of {} bytes wait to be taken, {} are waited for",
+            exchange.steps, exchange.held, exchange.bytes, exchange.awaited
+        )?;
+    }
+    if let Some(counters) = &status.counters {
+        writeln!(
+            out,
+            "kept: {} graphs of other masters, {} prepared runs, {} callables; {} steps run",
+            counters.graphs, counters.prepared, counters.callables, counters.steps
         )?;
     }
     heading(out, "resources", status.resources.iter().map(|kind| kind.number as usize).sum())?;

@@ -17,6 +17,7 @@ pub mod grpc;
 mod heavy;
 mod late_reads;
 mod local;
+mod long_steps;
 mod master;
 pub mod network;
 mod peers;

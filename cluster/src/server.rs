@@ -5,6 +5,7 @@ use crate::collective::Leader;
 use crate::control::{Control, EndRequest};
 use crate::defaults::SessionDefaults;
 use crate::grpc::GrpcService;
+use crate::long_steps;
 use crate::master::Master;
 use crate::network::{Network, Tcp};
 use crate::services::Services;
@@ -202,6 +203,8 @@ pub(crate) fn services(
         control: Control::new(task.clone(), config.cluster.to_string(), config.grace, config.allow_remote_stop),
         task,
     });
+    let watched = services.clone();
+    runtime.spawn(async move { long_steps::watch(&watched).await });
     if let Some(limit) = config.session_timeout {
         let services = services.clone();
         runtime.spawn(async move { services.master.end_idle_sessions(limit).await });

@@ -3,56 +3,16 @@
 //! Those who wait stand in line: enqueuers in one, dequeuers in another, and only the first of a line makes progress. An attempt
 //! holds no thread; it completes through its callback, from whichever thread made it possible.
 
+use crate::queue_order::{QueueOrder, Tuple};
 use crate::queue_spec::{QueueSpec, dtype_list, row, shape_list};
 use crate::{CallbackId, Resource, Step};
-use graphmill_tensor::{Result, Status, Tensor, cancelled, invalid_argument, out_of_range};
+use graphmill_tensor::{Result, Status, cancelled, invalid_argument, out_of_range};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// One element of a queue: a tensor for each component.
-pub type Tuple = Vec<Tensor>;
 /// What is called when an attempt ends.
 pub type QueueDone = Box<dyn FnOnce(Result<Tuple>) + Send>;
-
-/// The elements within a queue, in the order in which they leave it.
-pub trait QueueOrder: Send {
-    /// Takes an element in.
-    ///
-    /// # Errors
-    /// If the element is not one for this order.
-    fn push(&mut self, element: Tuple) -> Result<()>;
-    /// Puts back an element that was popped last.
-    fn restore(&mut self, element: Tuple);
-    /// The next element.
-    fn pop(&mut self) -> Option<Tuple>;
-    /// The number of elements.
-    fn len(&self) -> usize;
-    /// Whether there are no elements.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-/// First in, first out.
-impl QueueOrder for VecDeque<Tuple> {
-    fn push(&mut self, element: Tuple) -> Result<()> {
-        self.push_back(element);
-        Ok(())
-    }
-
-    fn restore(&mut self, element: Tuple) {
-        self.push_front(element);
-    }
-
-    fn pop(&mut self) -> Option<Tuple> {
-        self.pop_front()
-    }
-
-    fn len(&self) -> usize {
-        VecDeque::len(self)
-    }
-}
 
 enum Action {
     Enqueue(Tuple),
@@ -215,8 +175,9 @@ impl Queue {
             let mut state = self.state.lock();
             let id = state.next_id;
             state.next_id += 1;
-            let queue = self.clone();
-            match step.cancellation().register(move || queue.cancel(side, id)) {
+            let (queue, waiting) = (self.clone(), self.clone());
+            let waits = move || waiting.waits(side, id).into_iter().collect();
+            match step.cancellation().register_waiting(move || queue.cancel(side, id), waits) {
                 Some(callback) => {
                     let attempt = Attempt { id, action, done, registered: Some((step.clone(), callback)) };
                     state.line(side).push_back(attempt);
@@ -229,6 +190,23 @@ impl Queue {
             }
         }
         self.flush();
+    }
+
+    /// What an attempt waits for, in words, if it still does.
+    fn waits(&self, side: Side, id: u64) -> Option<String> {
+        let mut state = self.state.lock();
+        let (size, name) = (state.elements.len(), &self.spec.name);
+        let attempt = state.line(side).iter().find(|attempt| attempt.id == id)?;
+        Some(match &attempt.action {
+            Action::Enqueue(_) | Action::Close => format!("room in queue {name}, which has {size} elements"),
+            Action::EnqueueMany { next, rows, .. } => {
+                format!("room in queue {name}, which has {size} elements, for {} more", rows - next)
+            }
+            Action::Dequeue => format!("an element of queue {name}, which has {size} ready"),
+            Action::DequeueMany { wanted, taken, .. } => {
+                format!("{} of {wanted} elements of queue {name}, which has {size} ready", wanted - taken.len())
+            }
+        })
     }
 
     fn cancel(self: &Arc<Self>, side: Side, id: u64) {
@@ -415,7 +393,7 @@ fn finish(ended: Vec<(Attempt, Result<Tuple>)>) {
 mod tests {
     use super::*;
     use graphmill_graph::PartialShape;
-    use graphmill_tensor::DType;
+    use graphmill_tensor::{DType, Tensor};
     use std::sync::mpsc;
 
     fn queue(capacity: usize) -> Arc<Queue> {
@@ -449,6 +427,10 @@ mod tests {
         let (second, second_outcome) = outcome();
         queue.dequeue(&step, second);
         assert_eq!(queue.waiting(), (0, 2));
+        let mut waits = step.cancellation().waits();
+        waits.sort();
+        let wanted = ["3 of 3 elements of queue q, which has 0 ready", "an element of queue q, which has 0 ready"];
+        assert_eq!(waits, wanted);
         for value in 0..4 {
             let (done, enqueued) = outcome();
             queue.enqueue(&step, number(value), done);

@@ -99,14 +99,17 @@ impl LocalRendezvous {
         state.entries.is_empty() && state.aborted.is_none()
     }
 
-    /// How many values wait to be taken.
-    pub fn held(&self) -> usize {
+    /// How many values wait to be taken, and the bytes of those that have elements of a fixed size.
+    pub fn held(&self) -> (usize, usize) {
         let state = self.0.lock();
-        let values = state.entries.values().map(|entry| match entry {
-            Entry::Values(values) => values.len(),
-            Entry::Waiters(_) => 0,
-        });
-        values.sum()
+        let (mut number, mut bytes) = (0, 0usize);
+        for entry in state.entries.values() {
+            let Entry::Values(values) = entry else { continue };
+            number += values.len();
+            let tensors = values.iter().flatten();
+            bytes = tensors.fold(bytes, |sum, tensor| sum.saturating_add(tensor.as_bytes().map_or(0, <[u8]>::len)));
+        }
+        (number, bytes)
     }
 
     /// The keys that somebody waits for, for those who want to know why a step does not end.
@@ -196,7 +199,7 @@ mod tests {
         let key: Arc<str> = Arc::from("a");
         rendezvous.send(&key, tensor(1.0)).unwrap();
         rendezvous.send(&key, None).unwrap();
-        assert_eq!(rendezvous.held(), 2);
+        assert_eq!(rendezvous.held(), (2, 4));
         assert_eq!(number(receive(&rendezvous, "a").1.recv().unwrap().unwrap()), Some(1.0));
         assert_eq!(number(receive(&rendezvous, "a").1.recv().unwrap().unwrap()), None);
         let (id, waits) = receive(&rendezvous, "a");

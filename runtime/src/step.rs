@@ -120,14 +120,16 @@ impl Step {
     pub(crate) fn with_own_cancellation(mut self) -> Step {
         let outer = std::mem::take(&mut self.cancellation);
         let inner = Arc::downgrade(&self.cancellation);
-        let from = Arc::downgrade(&outer);
-        let callback = outer.register(move || {
+        let (from, within) = (Arc::downgrade(&outer), inner.clone());
+        let cancel = move || {
             if let (Some(inner), Some(outer)) = (inner.upgrade(), from.upgrade())
                 && let Some(reason) = outer.reason()
             {
                 inner.cancel(reason);
             }
-        });
+        };
+        let waits = move || within.upgrade().map_or_else(Vec::new, |inner| inner.waits());
+        let callback = outer.register_waiting(cancel, waits);
         match callback {
             Some(callback) => self.link = Some(Link { outer, callback }),
             None => {
@@ -157,6 +159,9 @@ mod tests {
     fn cancellation_goes_inwards_only() {
         let outer = Step::new(1);
         let inner = outer.deeper().unwrap().with_own_cancellation();
+        let waits = || vec!["a call".to_owned()];
+        inner.cancellation().register_waiting(|| {}, waits).unwrap();
+        assert_eq!(outer.cancellation().waits(), ["a call"]);
         let sibling = outer.deeper().unwrap().with_own_cancellation();
         sibling.cancellation().cancel(cancelled!("own"));
         assert!(!outer.cancellation().is_cancelled() && !inner.cancellation().is_cancelled());

@@ -34,6 +34,7 @@ def test_callable_computes_what_run_computes(server):
         np.testing.assert_array_equal(call(value)[0], session.run(y, {x: value}))
 
 
+@pytest.mark.ours_only
 def test_making_and_releasing_leaves_nothing_behind(server):
     x, y = chain(200)
     value = np.ones([3], np.float32)
@@ -46,11 +47,14 @@ def test_making_and_releasing_leaves_nothing_behind(server):
                 np.testing.assert_array_equal(call(value)[0], expected)
                 del call
 
+        kept = server.status()["counters"]
         cycles(CYCLES // 10)
         before = resident_kilobytes(server.process.pid)
         cycles(CYCLES)
         # A program of 200 nodes that stayed behind each time would be gigabytes.
         assert resident_kilobytes(server.process.pid) - before < 20_000
+        # They share the run that was prepared for the first step.
+        assert server.status()["counters"] == kept
 
 
 def test_released_callable_is_refused(server):

@@ -24,10 +24,6 @@ def graphmill(*args, **env):
     )
 
 
-def status(target):
-    return json.loads(graphmill("status", target, "--json").stdout)
-
-
 def until(condition):
     """What `condition` yields once it is true."""
     end = time.monotonic() + SECONDS
@@ -116,7 +112,7 @@ def test_twenty_starts_and_stops_on_one_port():
 def blocked(target, outcome):
     """A session whose step waits for an element of a queue."""
     with tf.Graph().as_default() as graph:
-        element = v1.FIFOQueue(3, [tf.float32], name="line").dequeue()
+        element = v1.FIFOQueue(3, [tf.float32], shared_name="line").dequeue()
 
     def run():
         try:
@@ -133,9 +129,10 @@ def test_a_blocked_dequeue_is_seen_and_drained():
     outcome = []
     with Server(default_binary(), options=["--grace", "1"]) as server:
         thread = blocked(server.target, outcome)
-        until(lambda: status(server.target)["steps"])
-        queue = status(server.target)["queues"][0]
+        until(lambda: server.status()["steps"])
+        queue = server.status()["queues"][0]
         assert (queue["elements"], queue["dequeues"]) == (0, 1)
+        assert server.status()["steps"][0]["waits_for"] == ["an element of queue line, which has 0 ready"]
         start = time.monotonic()
         server.process.terminate()
         assert server.process.wait(SECONDS) == 0
@@ -144,11 +141,32 @@ def test_a_blocked_dequeue_is_seen_and_drained():
     assert isinstance(outcome[0], (tf.errors.AbortedError, tf.errors.UnavailableError))
 
 
+def test_a_wait_for_gradients_is_seen_and_logged():
+    with Cluster({"ps": ["ours"], "worker": ["ours"]}) as cluster:
+        with tf.Graph().as_default() as graph, tf.device("/job:ps/task:0"):
+            gradients = v1.ConditionalAccumulator(tf.float32, [], shared_name="sum")
+            apply = gradients.apply_grad(tf.constant(1.0))
+            take = gradients.take_grad(2)
+        with v1.Session(cluster.target("worker"), graph=graph) as session:
+            session.run(apply)
+            outcome = []
+            thread = threading.Thread(target=lambda: outcome.append(session.run(take)), daemon=True)
+            thread.start()
+            ps, text = cluster["ps", 0], "accumulator sum: 1 of 2 gradients"
+            step = until(lambda: ps.status()["steps"])[0]
+            assert any(text in wait for wait in step["waits_for"])
+            until(lambda: text in ps.log_tail())
+            assert str(step["id"]) in ps.log_tail()
+            session.run(apply)
+            thread.join(SECONDS)
+        assert outcome == [1.0]
+
+
 def test_a_session_that_waits_for_a_task_is_seen():
     with Cluster({"ps": ["ours"], "worker": ["ours"]}, start=False) as cluster:
         server = cluster.start("worker", 0)
         blocked(server.target, [])
-        creation = until(lambda: status(server.target)["creations"])[0]
+        creation = until(lambda: server.status()["creations"])[0]
         missing = creation["waits_for"][0]
         assert missing["task"] == "/job:ps/replica:0/task:0"
         assert missing["address"] == cluster.addresses["ps"][0]

@@ -335,8 +335,8 @@ def test_a_monitored_run_of_two_workers(cluster, tmp_path):
     seen = {0: [], 1: []}
     in_threads(2, lambda number: monitored_worker(cluster, number, 60, str(tmp_path), lambda n, s: seen[n].append(s), Record()))
     assert all(steps == sorted(steps) for steps in seen.values())
-    # The other worker may be within a step when the last one is counted.
-    assert final_step(str(tmp_path)) in (60, 61)
+    # The other worker may be within a step when the last one is counted, and begin one more with a count that it read before.
+    assert final_step(str(tmp_path)) in (60, 61, 62)
 
 
 @pytest.mark.parametrize("victim", [("ps", 0), ("worker", 0), ("worker", 1)], ids=lambda place: "".join(map(str, place)))

@@ -166,10 +166,17 @@ def threads_and_files(pid):
     return len(os.listdir(f"/proc/{pid}/task")), len(os.listdir(f"/proc/{pid}/fd"))
 
 
+def counters(server):
+    """How many sessions, steps, graphs, prepared runs, callables and exchanged tensors there are."""
+    status = server.status()
+    return status["counters"], status["rendezvous"]
+
+
 @pytest.mark.ours_only
 def test_memory_does_not_grow_while_a_constant_is_fetched(server):
     """Less than a kilobyte for a thousand steps in most samples; now and then the allocator takes some megabytes at once."""
     text = tf.constant("the same again and again")
+    before = counters(server)
     with v1.Session(server.target) as session:
         samples = []
         for _ in range(9):
@@ -178,6 +185,7 @@ def test_memory_does_not_grow_while_a_constant_is_fetched(server):
             samples.append(resident_kilobytes(server.process.pid))
     assert np.median(np.diff(samples[1:])) < 8, samples
     assert samples[-1] - samples[1] < 16_000, samples
+    assert counters(server) == before
 
 
 @pytest.mark.ours_only
@@ -196,6 +204,7 @@ def test_many_clients_leave_nothing_behind(server):
             list(pool.map(client, range(50)))
         return resident_kilobytes(server.process.pid)
 
+    before = counters(server)
     for _ in range(3):
         wave()
     counts = threads_and_files(server.process.pid)
@@ -203,3 +212,4 @@ def test_many_clients_leave_nothing_behind(server):
     # Fifty sessions that stayed behind would be more than this each time.
     assert np.median(np.diff(samples)) < 300, samples
     assert np.subtract(threads_and_files(server.process.pid), counts).max() <= 4
+    assert counters(server) == before

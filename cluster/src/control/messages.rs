@@ -67,6 +67,29 @@ pub struct StatusResponse {
     /// The queues.
     #[prost(message, repeated, tag = "14")]
     pub queues: Vec<QueueStatus>,
+    /// What there is now, in numbers that come back to what they were when a client has gone.
+    #[prost(message, optional, tag = "15")]
+    pub counters: Option<Counters>,
+}
+
+/// What a server holds for clients and other masters, in numbers.
+#[derive(Clone, PartialEq, Message, Serialize)]
+pub struct Counters {
+    /// Sessions.
+    #[prost(uint64, tag = "1")]
+    pub sessions: u64,
+    /// Steps that run, or their parts on this task.
+    #[prost(uint64, tag = "2")]
+    pub steps: u64,
+    /// Graphs of other masters.
+    #[prost(uint64, tag = "3")]
+    pub graphs: u64,
+    /// Runs that are kept ready in own sessions.
+    #[prost(uint64, tag = "4")]
+    pub prepared: u64,
+    /// Callables that were made and not released.
+    #[prost(uint64, tag = "5")]
+    pub callables: u64,
 }
 
 /// A session.
@@ -149,6 +172,9 @@ pub struct RendezvousStatus {
     /// The tensors that somebody waits for.
     #[prost(uint64, tag = "3")]
     pub awaited: u64,
+    /// The bytes of the tensors that wait to be taken.
+    #[prost(uint64, tag = "4")]
+    pub bytes: u64,
 }
 
 /// Resources of a kind.

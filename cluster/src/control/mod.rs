@@ -4,7 +4,7 @@ mod messages;
 mod status;
 
 pub use messages::{
-    CreationStatus, MissingTask, QueueStatus, RendezvousStatus, ResourceStatus, SessionStatus, StatusRequest,
+    Counters, CreationStatus, MissingTask, QueueStatus, RendezvousStatus, ResourceStatus, SessionStatus, StatusRequest,
     StatusResponse, StepStatus, StopRequest, StopResponse,
 };
 

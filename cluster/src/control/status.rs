@@ -1,7 +1,8 @@
 //! What a server is doing.
 
 use super::{
-    Control, CreationStatus, MissingTask, QueueStatus, RendezvousStatus, ResourceStatus, StatusResponse, StepStatus,
+    Control, Counters, CreationStatus, MissingTask, QueueStatus, RendezvousStatus, ResourceStatus, StatusResponse,
+    StepStatus,
 };
 use crate::master::Master;
 use crate::peers::task_of;
@@ -21,6 +22,14 @@ impl Control {
         let mut sessions = master.session_status();
         sessions.extend(worker.session_status());
         sessions.sort_by(|a, b| b.age.total_cmp(&a.age));
+        let (prepared, callables) = master.kept_runs();
+        let counters = Counters {
+            sessions: sessions.len() as u64,
+            steps: sessions.iter().map(|session| session.steps).sum(),
+            graphs: sessions.iter().map(|session| session.graphs).sum(),
+            prepared,
+            callables,
+        };
         StatusResponse {
             task: task.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -36,6 +45,7 @@ impl Control {
             rendezvous: Some(rendezvous(task)),
             resources: resources(task),
             queues: queues(task),
+            counters: Some(counters),
         }
     }
 }
@@ -52,6 +62,7 @@ fn steps(task: &Task, running: impl Iterator<Item = (String, Arc<Step>, Duration
             // What another task asks this one for, which this step has yet to make, is no wait of the step.
             keys.extend(own.flat_map(|(_, rendezvous)| rendezvous.awaited()).filter(|key| is_for(key, &task.name)));
             let mut waits_for: Vec<String> = keys.iter().map(|key| in_words(key)).collect();
+            waits_for.extend(step.cancellation().waits());
             waits_for.sort_unstable();
             waits_for.dedup();
             StepStatus { id, session, age: age.as_secs_f64(), waits_for }
@@ -90,12 +101,15 @@ fn creations(task: &Task) -> Vec<CreationStatus> {
 }
 
 fn rendezvous(task: &Task) -> RendezvousStatus {
-    let steps = task.exchanges.list();
-    RendezvousStatus {
-        steps: steps.len() as u64,
-        held: steps.iter().map(|(_, rendezvous)| rendezvous.held() as u64).sum(),
-        awaited: steps.iter().map(|(_, rendezvous)| rendezvous.awaited().len() as u64).sum(),
+    let exchanges = task.exchanges.list();
+    let mut status = RendezvousStatus { steps: exchanges.len() as u64, ..Default::default() };
+    for (_, rendezvous) in exchanges {
+        let (number, bytes) = rendezvous.held();
+        status.held += number as u64;
+        status.bytes += bytes as u64;
+        status.awaited += rendezvous.awaited().len() as u64;
     }
+    status
 }
 
 fn resources(task: &Task) -> Vec<ResourceStatus> {

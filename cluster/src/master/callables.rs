@@ -53,6 +53,11 @@ impl Callables {
         }
     }
 
+    /// How many were made and not released.
+    pub fn len(&self) -> usize {
+        self.0.lock().live.len()
+    }
+
     fn release(&self, handle: i64) {
         let released = self.0.lock().live.remove(&handle);
         // A program is freed outside the lock.
@@ -72,12 +77,14 @@ impl Master {
         let session = self.session(&request.session_handle)?;
         let options = request.options.unwrap_or_default();
         run_step::check_options(options.run_options.as_ref(), &session)?;
-        let mut graph = session.graph();
-        if !options.tensor_connection.is_empty() {
-            graph = Arc::new(connections::connect(&graph, &options.tensor_connection, &options.feed)?);
-        }
         let signature = Signature::new(options.feed.clone(), options.fetch.clone(), options.target.clone());
-        let run = session.build(&self.task, graph, signature, graph_key(options.run_options.as_ref())).await?;
+        let key = graph_key(options.run_options.as_ref());
+        let run = if options.tensor_connection.is_empty() {
+            session.run_of(&self.task, signature, key).await?
+        } else {
+            let graph = connections::connect(&session.graph(), &options.tensor_connection, &options.feed)?;
+            session.build(&self.task, Arc::new(graph), signature, key).await?
+        };
         let order = Order::new(&run.program, &options.feed, &options.fetch)?;
         let handle = session.callables.add(Callable { run, options, order });
         Frames::message(&MakeCallableResponse { handle })

@@ -37,13 +37,17 @@ pub(super) struct Prepared {
     pub runs: AtomicI64,
 }
 
+/// A run that is being prepared, for all who ask for it meanwhile, or is ready.
+type Shared = Arc<OnceCell<Arc<Prepared>>>;
+
 /// The prepared runs of a session. They live as long as it does.
 #[derive(Default)]
 pub(super) struct PreparedRuns {
     /// By the names in the order of the request, of which only the hash is the key, so that looking up copies nothing.
     requests: RwLock<HashMap<u64, Arc<PreparedRequest>>>,
     hasher: RandomState,
-    runs: Mutex<HashMap<Signature, Arc<OnceCell<Arc<Prepared>>>>>,
+    /// By signature and the collective graph key that the client wants.
+    runs: Mutex<HashMap<(Signature, i64), Shared>>,
 }
 
 /// A prepared run as a request with these names in this order sees it.
@@ -51,6 +55,7 @@ pub(super) struct PreparedRequest {
     feeds: Box<[String]>,
     fetches: Box<[String]>,
     targets: Box<[String]>,
+    graph_key: i64,
     pub run: Arc<Prepared>,
     pub order: Order,
     /// The numbers of the request's fetches, without those whose name came before.
@@ -111,7 +116,10 @@ impl Order {
 impl PreparedRequest {
     fn is_for(&self, request: &RunStepRequest) -> bool {
         let feeds = request.feed.iter().map(|feed| &feed.name);
-        self.feeds.iter().eq(feeds) && *self.fetches == request.fetch[..] && *self.targets == request.target[..]
+        self.feeds.iter().eq(feeds)
+            && *self.fetches == request.fetch[..]
+            && *self.targets == request.target[..]
+            && self.graph_key == graph_key(request.options.as_ref())
     }
 }
 
@@ -125,6 +133,11 @@ impl PreparedRuns {
             hasher.write_u8(0xff);
         }
         hasher.finish()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.runs.lock().len()
     }
 
     fn known(&self, hash: u64, request: &RunStepRequest) -> Option<Arc<PreparedRequest>> {
@@ -149,25 +162,14 @@ impl Session {
         }
         let feeds: Vec<String> = request.feed.iter().map(|feed| feed.name.clone()).collect();
         let signature = Signature::new(feeds.clone(), request.fetch.clone(), request.target.clone());
-        let cell = self.prepared.runs.lock().entry(signature.clone()).or_default().clone();
-        let prepared = cell
-            .get_or_try_init(|| self.build(task, self.graph(), signature.clone(), graph_key(request.options.as_ref())))
-            .await;
-        let run = match prepared {
-            Ok(run) => run.clone(),
-            Err(error) => {
-                let mut runs = self.prepared.runs.lock();
-                if runs.get(&signature).is_some_and(|cell| !cell.initialized()) {
-                    runs.remove(&signature);
-                }
-                return Err(error);
-            }
-        };
+        let graph_key = graph_key(request.options.as_ref());
+        let run = self.run_of(task, signature, graph_key).await?;
         let arranged = Arc::new(PreparedRequest {
             order: Order::new(&run.program, &feeds, &request.fetch)?,
             feeds: feeds.into(),
             fetches: request.fetch.as_slice().into(),
             targets: request.target.as_slice().into(),
+            graph_key,
             distinct_fetches: distinct(&request.fetch),
             run,
         });
@@ -177,6 +179,31 @@ impl Session {
         }
         requests.insert(hash, arranged.clone());
         Ok(arranged)
+    }
+
+    /// The prepared run of a signature in the session's graph, made once for all who ask. `wanted_key` is the collective graph key that
+    /// the client wants, or 0.
+    ///
+    /// # Errors
+    /// As [`Session::prepare`].
+    pub(super) async fn run_of(
+        self: &Arc<Self>,
+        task: &Arc<Task>,
+        signature: Signature,
+        wanted_key: i64,
+    ) -> Result<Arc<Prepared>> {
+        let key = (signature, wanted_key);
+        let cell = self.prepared.runs.lock().entry(key.clone()).or_default().clone();
+        match cell.get_or_try_init(|| self.build(task, self.graph(), key.0.clone(), wanted_key)).await {
+            Ok(run) => Ok(run.clone()),
+            Err(error) => {
+                let mut runs = self.prepared.runs.lock();
+                if runs.get(&key).is_some_and(|cell| !cell.initialized()) {
+                    runs.remove(&key);
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Prepares a run of a graph, which is that of the session or was made of it. `wanted_key` is the collective graph key that the client

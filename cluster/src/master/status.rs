@@ -22,6 +22,13 @@ impl Master {
         listed.collect()
     }
 
+    /// How many runs the sessions keep ready, and how many callables.
+    pub fn kept_runs(&self) -> (u64, u64) {
+        let sessions = self.sessions.read();
+        let kept = sessions.by_handle.values().map(|session| (session.prepared.len(), session.callables.len()));
+        kept.fold((0, 0), |(runs, callables), (r, c)| (runs + r as u64, callables + c as u64))
+    }
+
     /// The steps that run, each with its session's handle and its age.
     pub fn running_steps(&self) -> Vec<(String, Arc<Step>, Duration)> {
         let sessions = self.sessions.read();

@@ -12,7 +12,7 @@ impl Worker {
     pub fn session_status(&self) -> Vec<SessionStatus> {
         let sessions = self.sessions.read();
         let listed = sessions.iter().map(|(handle, session)| status(handle, session));
-        let default = Some(status("", &self.default_session)).filter(|session| session.graphs > 0);
+        let default = Some(status("", &self.default_session)).filter(|session| session.graphs + session.steps > 0);
         listed.chain(default).collect()
     }
 

@@ -4,7 +4,7 @@ use super::reader::read_header;
 use super::writer::{create_parent, write_index};
 use super::{data_file_name, decode, index_file_name};
 use crate::{FileSystem, Table};
-use graphmill_tensor::{Result, internal, invalid_argument};
+use graphmill_tensor::{Code, Result, Status, internal, invalid_argument, not_found};
 use graphmill_wire::tensorflow::{BundleEntryProto, BundleHeaderProto};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -32,17 +32,22 @@ pub fn merge_bundles(
     create_parent(files, destination)?;
     let mut merged = Merged::default();
     let mut found = Vec::new();
-    for &prefix in prefixes {
+    for (at, &prefix) in prefixes.iter().enumerate() {
         if allow_missing && files.is_directory(&index_file_name(prefix)).is_none() {
             continue;
         }
-        merged.add(files, prefix)?;
+        let part = || format!("part {} of the {} that make {}", at + 1, prefixes.len(), destination.display());
+        merged.add(files, prefix).map_err(|error| of_another_task(error, part))?;
         found.push(prefix);
     }
     if found.is_empty() && !prefixes.is_empty() {
         return Err(invalid_argument!("At least one prefix checkpoint file must exist, but none existed."));
     }
     let shards = i32::try_from(merged.data.len()).map_err(|_| invalid_argument!("too many data files to merge"))?;
+    // Before anything is moved.
+    for path in &merged.data {
+        files.open(path).map_err(|error| of_another_task(error, || format!("data of {}", destination.display())))?;
+    }
     for (number, path) in merged.data.iter().enumerate() {
         files.rename(path, &data_file_name(destination, number as i32, shards))?;
     }
@@ -57,6 +62,17 @@ pub fn merge_bundles(
         }
     }
     Ok(())
+}
+
+/// An error of a file that another task may have written. One that is not there is said to be which part of what.
+pub(super) fn of_another_task(error: Status, part: impl FnOnce() -> String) -> Status {
+    if error.code() != Code::NotFound {
+        return error;
+    }
+    let (text, part) = (error.message(), part());
+    not_found!(
+        "{text}: it is {part}; the task that saves it has not, or to a disk that it does not share with this task"
+    )
 }
 
 impl Merged {

@@ -154,6 +154,27 @@ mod tests {
     }
 
     #[test]
+    fn a_part_that_is_not_there_is_named_and_the_others_stay() {
+        let directory = tempfile::tempdir().unwrap();
+        let parts = [directory.path().join("part-0"), directory.path().join("part-1")];
+        let merged = directory.path().join("model");
+        let merge = |count: usize| {
+            let prefixes: Vec<&Path> = parts[..count].iter().map(PathBuf::as_path).collect();
+            merge_bundles(&*files(), &prefixes, &merged, false).unwrap_err()
+        };
+        write(&parts[0]);
+        let error = merge(2);
+        assert_eq!(error.code(), Code::NotFound);
+        assert!(error.message().contains("part-1.index") && error.message().contains("part 2 of the 2"), "{error}");
+        std::fs::remove_file(data_file_name(&parts[0], 0, 1)).unwrap();
+        let error = merge(1);
+        assert!(error.message().contains("part-0.data-00000-of-00001"), "{error}");
+        assert!(index_file_name(&parts[0]).exists());
+        let error = BundleReader::open(files(), &parts[0]).unwrap().tensor(b"b").unwrap_err();
+        assert!(error.message().contains("part-0.data-00000-of-00001"), "{error}");
+    }
+
+    #[test]
     fn a_cover_with_a_hole_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let prefix = directory.path().join("model");

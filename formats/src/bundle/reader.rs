@@ -1,6 +1,7 @@
 //! Reading a checkpoint.
 
 use super::data::{read_plain, read_strings, read_variants, swap_bytes};
+use super::merge::of_another_task;
 use super::{VERSION, corrupt, data_file_name, decode, index_file_name};
 use crate::ordered_code::slice_key;
 use crate::versions::check_versions;
@@ -98,7 +99,9 @@ impl BundleReader {
         let file = match self.data.entry(entry.shard_id) {
             std::collections::hash_map::Entry::Occupied(file) => file.into_mut(),
             std::collections::hash_map::Entry::Vacant(place) => {
-                place.insert(self.files.open(&data_file_name(&self.prefix, entry.shard_id, self.shards))?)
+                let path = data_file_name(&self.prefix, entry.shard_id, self.shards);
+                let part = || format!("data of {}", self.prefix.display());
+                place.insert(self.files.open(&path).map_err(|error| of_another_task(error, part))?)
             }
         };
         let (Ok(offset), Ok(size)) = (u64::try_from(entry.offset), u64::try_from(entry.size)) else {

@@ -43,12 +43,15 @@ fn new_step() -> Arc<Step> {
 /// Has `step` cancelled with `parent`; the callback, if the parent is not cancelled yet.
 fn link(parent: &Arc<Step>, step: &Arc<Step>) -> Option<CallbackId> {
     let (weak, origin) = (Arc::downgrade(step), Arc::downgrade(parent));
-    let callback = parent.cancellation().register(move || {
+    let within = weak.clone();
+    let cancel = move || {
         if let Some(step) = weak.upgrade() {
             let reason = origin.upgrade().and_then(|parent| parent.cancellation().reason());
             step.cancellation().cancel(reason.unwrap_or_else(stopped));
         }
-    });
+    };
+    let waits = move || within.upgrade().map_or_else(Vec::new, |step| step.cancellation().waits());
+    let callback = parent.cancellation().register_waiting(cancel, waits);
     if callback.is_none() {
         step.cancellation().cancel(parent.cancellation().reason().unwrap_or_else(stopped));
     }

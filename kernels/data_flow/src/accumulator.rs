@@ -30,6 +30,7 @@ pub(crate) fn register(registry: &mut Registry) {
 }
 
 struct Accumulator {
+    name: String,
     dtype: DType,
     shape: PartialShape,
     mean: bool,
@@ -90,7 +91,8 @@ impl Kernel for MakeAccumulator {
     fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
         let create = || {
             let sum = Arc::new(Monitor::new(State::default(), true, "TakeGrad operation was cancelled"));
-            Ok(Accumulator { dtype: self.dtype, shape: self.shape.clone(), mean: self.mean, sparse: self.sparse, sum })
+            let (name, shape) = (self.accumulator.name().to_owned(), self.shape.clone());
+            Ok(Accumulator { name, dtype: self.dtype, shape, mean: self.mean, sparse: self.sparse, sum })
         };
         self.accumulator.give_out(ctx, create, |_| Ok(()))
     }
@@ -183,8 +185,9 @@ impl AsyncKernel for TakeGradient {
     fn start(&self, mut ctx: AsyncContext) {
         match ctx.with_context(|ctx| TakeGradient::checked(ctx)) {
             Ok(((accumulator, required), _)) => {
-                let (mean, shape) = (accumulator.mean, accumulator.shape.clone());
-                accumulator.sum.wait(ctx, move |state| {
+                let (mean, shape, name) = (accumulator.mean, accumulator.shape.clone(), accumulator.name.clone());
+                let what = move |state: &State| format!("accumulator {name}: {} of {required} gradients", state.count);
+                accumulator.sum.wait(ctx, what, move |state| {
                     if state.count < required {
                         return None;
                     }

@@ -153,7 +153,8 @@ impl AsyncKernel for Stage {
         match ctx.with_context(|ctx| self.checked(ctx)) {
             Ok(((view, mut insertion), _)) => {
                 let View { limits, components, map } = view;
-                map.wait(ctx, move |state| insert(state, limits, components, &mut insertion));
+                let what = |state: &State| format!("room in a staging area, which has {} tuples", state.complete.len());
+                map.wait(ctx, what, move |state| insert(state, limits, components, &mut insertion));
             }
             Err(error) => ctx.complete(Err(error)),
         }
@@ -218,7 +219,8 @@ impl AsyncKernel for Take {
         match checked {
             Ok(((view, key, indices), _)) => {
                 let (keeps, outputs) = (self.keeps, ctx.node().output_types.len());
-                view.map.wait(ctx, move |state| {
+                let what = move |_: &State| format!("the tuple with key {key} in a staging area");
+                view.map.wait(ctx, what, move |state| {
                     state.complete.contains_key(&key).then(|| take(state, key, &indices, keeps, outputs))
                 });
             }
@@ -263,7 +265,8 @@ impl AsyncKernel for TakeAny {
         match ctx.with_context(|ctx| Ok((self.0.get()?, indices_of(ctx, 0)?))) {
             Ok(((view, indices), _)) => {
                 let outputs = ctx.node().output_types.len().saturating_sub(1);
-                view.map.wait(ctx, move |state| {
+                let what = |_: &State| "a tuple of a staging area, which has no complete one".to_owned();
+                view.map.wait(ctx, what, move |state| {
                     let key = *state.complete.first_key_value()?.0;
                     Some(take(state, key, &indices, false, outputs).and_then(|mut tensors| {
                         tensors.insert(0, Tensor::scalar(key)?);

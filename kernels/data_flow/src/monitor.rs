@@ -44,10 +44,11 @@ impl<S: Send + 'static> Monitor<S> {
         result
     }
 
-    /// Completes `ctx` with what `attempt` yields, now or after a later change.
+    /// Completes `ctx` with what `attempt` yields, now or after a later change. `what` says in words what it waits for then.
     pub fn wait(
         self: &Arc<Self>,
         ctx: AsyncContext,
+        what: impl Fn(&S) -> String + Send + Sync + 'static,
         attempt: impl FnMut(&mut S) -> Option<Result<Vec<Tensor>>> + Send + 'static,
     ) {
         {
@@ -55,8 +56,9 @@ impl<S: Send + 'static> Monitor<S> {
             let mut inner = self.inner.lock();
             let id = inner.next_id;
             inner.next_id += 1;
-            let monitor = self.clone();
-            match step.cancellation().register(move || monitor.cancel(id)) {
+            let (monitor, waiting, node) = (self.clone(), self.clone(), ctx.node().name.clone());
+            let waits = move || vec![format!("{} (node {node})", what(&waiting.inner.lock().state))];
+            match step.cancellation().register_waiting(move || monitor.cancel(id), waits) {
                 Some(callback) => {
                     let registered = Some((step, callback));
                     inner.waiters.push_back(Waiter { id, attempt: Box::new(attempt), ctx, registered });

@@ -62,14 +62,18 @@ impl AsyncKernel for Lock {
         match ctx.with_context(|ctx| ctx.input_resource::<StepMutex>(0)) {
             Ok((mutex, _)) => {
                 let monitor = mutex.0.clone();
-                mutex.0.wait(ctx, move |locked| {
-                    if *locked {
-                        return None;
-                    }
-                    *locked = true;
-                    let held = Variant::of(Held(monitor.clone()));
-                    Some(Tensor::from_variants(Shape::scalar(), vec![held]).map(|lock| vec![lock]))
-                });
+                mutex.0.wait(
+                    ctx,
+                    |_| "a lock that is held".to_owned(),
+                    move |locked| {
+                        if *locked {
+                            return None;
+                        }
+                        *locked = true;
+                        let held = Variant::of(Held(monitor.clone()));
+                        Some(Tensor::from_variants(Shape::scalar(), vec![held]).map(|lock| vec![lock]))
+                    },
+                );
             }
             Err(error) => ctx.complete(Err(error)),
         }

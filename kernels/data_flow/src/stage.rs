@@ -111,7 +111,8 @@ impl AsyncKernel for Stage {
         match checked {
             Ok(((staging, mut tuple, bytes), _)) => {
                 let limits = staging.limits;
-                staging.staged.wait(ctx, move |state| {
+                let what = |state: &State| format!("room in a staging area, which has {} tuples", state.elements.len());
+                staging.staged.wait(ctx, what, move |state| {
                     let full = limits.capacity > 0 && state.elements.len() >= limits.capacity;
                     if full || !limits.has_room(bytes, state.bytes) {
                         return None;
@@ -141,7 +142,8 @@ impl AsyncKernel for Unstage {
         match self.0.get() {
             Ok(staging) => {
                 let outputs = ctx.node().output_types.len();
-                staging.staged.wait(ctx, move |state| {
+                let what = |_: &State| "a tuple of a staging area, which is empty".to_owned();
+                staging.staged.wait(ctx, what, move |state| {
                     let tuple = state.elements.pop_front()?;
                     state.bytes -= total_bytes(&tuple).min(state.bytes);
                     Some(matching(tuple, outputs))
@@ -161,7 +163,10 @@ impl AsyncKernel for Peek {
         match checked {
             Ok(((staging, index), _)) => {
                 let outputs = ctx.node().output_types.len();
-                staging.staged.wait(ctx, move |state| {
+                let what = move |state: &State| {
+                    format!("tuple {index} of a staging area, which has {} tuples", state.elements.len())
+                };
+                staging.staged.wait(ctx, what, move |state| {
                     let index = usize::try_from(index).ok()?;
                     let tuple = state.elements.get(index)?.clone();
                     Some(matching(tuple, outputs))

@@ -257,11 +257,13 @@ impl AsyncKernel for NextFromShard {
         let work = move || {
             let step = ctx.step().clone();
             let weak = Arc::downgrade(&dealer);
-            let callback = step.cancellation().register(move || {
+            let cancel = move || {
                 if let Some(dealer) = weak.upgrade() {
                     dealer.ctx.cancel(stopped());
                 }
-            });
+            };
+            let waits = || vec!["the next element of a dataset that several devices share".to_owned()];
+            let callback = step.cancellation().register_waiting(cancel, waits);
             let next = dealer.next(shard);
             if let Some(callback) = callback {
                 step.cancellation().deregister(callback);

@@ -109,13 +109,18 @@ fn next_at_once(step: &Arc<Step>, run: &Arc<Run>) -> Option<Result<Option<Tuple>
 
 /// Runs `body` such that the iterator is cancelled if the step is.
 pub(crate) fn cancelled_with<T>(step: &Arc<Step>, run: &Arc<Run>, body: impl FnOnce() -> T) -> T {
-    let (weak, origin) = (Arc::downgrade(run), Arc::downgrade(step));
-    let callback = step.cancellation().register(move || {
+    let (weak, origin, within) = (Arc::downgrade(run), Arc::downgrade(step), Arc::downgrade(run));
+    let cancel = move || {
         if let Some(run) = weak.upgrade() {
             let reason = origin.upgrade().and_then(|step| step.cancellation().reason());
             run.ctx.cancel(reason.unwrap_or_else(crate::context::stopped));
         }
-    });
+    };
+    let waits = move || {
+        let inner = within.upgrade().map_or_else(Vec::new, |run| run.ctx.cancellation().waits());
+        std::iter::once("the next element of a dataset".to_owned()).chain(inner).collect()
+    };
+    let callback = step.cancellation().register_waiting(cancel, waits);
     let result = body();
     if let Some(callback) = callback {
         step.cancellation().deregister(callback);

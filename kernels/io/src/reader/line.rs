@@ -54,11 +54,13 @@ impl Reader {
         let step = request.ctx.step().clone();
         let waiting: Waiting = Arc::new(Mutex::new(Some(request)));
         let withdrawn = waiting.clone();
-        let callback = step.cancellation().register(move || {
+        let cancel = move || {
             if let Some(request) = withdrawn.lock().take() {
                 request.fail(cancelled!("Read operation was cancelled"));
             }
-        });
+        };
+        let waits = || vec!["a reader that others read from".to_owned()];
+        let callback = step.cancellation().register_waiting(cancel, waits);
         let Some(callback) = callback else {
             if let Some(request) = waiting.lock().take() {
                 request.fail(cancelled!("Read operation was cancelled"));
