@@ -1,4 +1,4 @@
-//! Sessions within the process.
+//! Sessions of the client crate within the process, on the kernels of the binary.
 // Helpers of tests fail as the tests themselves do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -114,7 +114,7 @@ async fn partial_runs_and_callables() {
     assert_eq!(second.array::<f32>("z").unwrap()[[0]], 36.0);
 
     let options =
-        CallableOptions { feed: vec!["x:0".into()], fetch: vec!["z:0".into(), "y:0".into()], ..Default::default() };
+        CallableOptions { feed: vec!["x".into()], fetch: vec!["z:0".into(), "y".into()], ..Default::default() };
     let callable = session.callable(options).await.unwrap();
     let answers = callable.run(&[x()]).await.unwrap();
     assert_eq!([&answers[0], &answers[1]].map(|t| t.as_slice::<f32>().unwrap()[0]), [36.0, 6.0]);
