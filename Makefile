@@ -2,6 +2,8 @@ PYTHON ?= python3
 CARGO ?= cargo
 VENV ?= .venv
 PY := $(VENV)/bin/python
+# Always named together: a package on its own is compiled with features of its own, and the wheel would compile all of it again.
+PACKAGES := -p graphmill-cli -p graphmill-client -p graphmill-python
 export GRAPHMILL_BIN ?= $(or $(CARGO_TARGET_DIR),target)/release/graphmill
 export GRAPHMILL_SESSION ?= $(or $(CARGO_TARGET_DIR),target)/release/examples/session
 export GRAPHMILL_PARTITION ?= $(or $(CARGO_TARGET_DIR),target)/release/examples/partition
@@ -35,7 +37,7 @@ partition:
 
 # The program that uses the client crate.
 session:
-	$(CARGO) build --release --quiet -p graphmill-client --example session
+	$(CARGO) build --release --quiet $(PACKAGES) --example session
 
 # The Python package, in dist/.
 wheel: venv
@@ -46,9 +48,8 @@ wheel: venv
 package: wheel
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall dist/graphmill-*.whl
 
-# Both packages are named, as a package on its own would be compiled with features of its own, and the wheel would compile all of it again.
 build:
-	$(CARGO) build --release --quiet -p graphmill-cli -p graphmill-python --bins
+	$(CARGO) build --release --quiet $(PACKAGES) --bins
 
 venv: $(VENV)/installed
 

@@ -7,8 +7,10 @@
 //! The graph has a placeholder `x` (a matrix of float), a placeholder `delta`, a variable with the initialiser `init`, an update
 //! `update` that subtracts `delta`, and the product `y` of `x` and the variable.
 
-use graphmill_client::{CallableOptions, Client, Result, Session, Step, from_array, load_graph};
-use ndarray::{Array2, Ix2, arr2};
+use graphmill_client::{
+    CallableOptions, Client, Code, Result, Session, Status, Step, from_array, load_graph, to_array,
+};
+use ndarray::{Array2, ArrayD, arr2};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -24,21 +26,27 @@ async fn train(session: &Session) -> Result<Array2<f32>> {
     let predict = session.callable(options).await?;
     for _ in 0..STEPS {
         let answers = predict.run(&[from_array(&x)?]).await?;
-        let y = graphmill_client::to_array::<f32>(&answers[0])?.into_dimensionality::<Ix2>();
-        let y =
-            y.map_err(|error| graphmill_client::Status::new(graphmill_client::Code::Internal, error.to_string()))?;
+        let y = matrix(to_array(&answers[0])?)?;
         let gradient = x.t().dot(&(y - &wanted)) * (2.0 / x.nrows() as f32);
         session.run(&Step::new().feed("delta", from_array(&(gradient * RATE))?).target("update")).await?;
     }
     predict.release().await?;
-    let ends = session.run(&Step::new().feed("x", from_array(&Array2::<f32>::eye(2))?).fetch("y")).await?;
-    let weights = ends.array::<f32>("y")?.into_dimensionality::<Ix2>();
-    weights.map_err(|error| graphmill_client::Status::new(graphmill_client::Code::Internal, error.to_string()))
+    // A step in parts: here all values are there at once, but they could come one after the other.
+    let parts = session.partial_run(&["x"], &["y"], &[]).await?;
+    parts.run(&Step::new().feed("x", from_array(&Array2::<f32>::eye(2))?)).await?;
+    matrix(parts.run(&Step::new().fetch("y")).await?.array("y")?)
+}
+
+fn matrix(array: ArrayD<f32>) -> Result<Array2<f32>> {
+    array.into_dimensionality().map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))
 }
 
 async fn example(graph: &str, target: &str) -> Result<()> {
     let client = Client::new(target)?.within(Duration::from_secs(60));
     client.ready().await?;
+    if client.devices().await?.is_empty() {
+        println!("{target} has no devices");
+    }
     let session = client.session(load_graph(graph)?, Default::default()).await?;
     let weights = train(&session).await?;
     println!("{} {}", weights[[0, 0]], weights[[1, 0]]);

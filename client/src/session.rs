@@ -4,6 +4,7 @@ use crate::client::devices;
 use crate::step::{callable_request, tensor};
 use crate::transport::Calls;
 use crate::{Outputs, Step};
+use graphmill_graph::Signature;
 use graphmill_tensor::{Result, Tensor, failed_precondition, internal};
 use graphmill_wire::service::MasterMethod;
 use graphmill_wire::tensorflow::{
@@ -104,12 +105,12 @@ impl Session {
     /// # Errors
     /// As for a step with these names.
     pub async fn partial_run(&self, feeds: &[&str], fetches: &[&str], targets: &[&str]) -> Result<PartialRun> {
-        let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let tensors = |names: &[&str]| names.iter().map(|name| Signature::tensor_name(name)).collect();
         let request = PartialRunSetupRequest {
             session_handle: self.shared.handle.clone(),
-            feed: owned(feeds),
-            fetch: owned(fetches),
-            target: owned(targets),
+            feed: tensors(feeds),
+            fetch: tensors(fetches),
+            target: targets.iter().map(|&node| node.to_owned()).collect(),
             ..Default::default()
         };
         let answer: PartialRunSetupResponse = self.calls.call(MasterMethod::PartialRunSetup, &request).await?;
@@ -120,7 +121,10 @@ impl Session {
     ///
     /// # Errors
     /// As for a step with these names.
-    pub async fn callable(&self, options: CallableOptions) -> Result<Callable> {
+    pub async fn callable(&self, mut options: CallableOptions) -> Result<Callable> {
+        for name in options.feed.iter_mut().chain(&mut options.fetch) {
+            *name = Signature::tensor_name(name);
+        }
         let fetches = options.fetch.len();
         let request = MakeCallableRequest {
             session_handle: self.shared.handle.clone(),

@@ -2,6 +2,7 @@
 
 use graphmill_cluster::encoded::{EncodedNamed, EncodedTensor, begin, field_len};
 use graphmill_cluster::grpc::{Frames, FramesBuilder};
+use graphmill_graph::Signature;
 use graphmill_tensor::{Code, Element, Result, Status, Tensor, internal, invalid_argument};
 use graphmill_wire::tensorflow::{
     RunCallableRequest, RunMetadata, RunOptions, RunStepRequest, RunStepResponse, TensorProto,
@@ -63,16 +64,25 @@ impl Step {
 
     /// The message of a step. Tensors are not copied.
     pub(crate) fn request(&self, session_handle: &str, partial_run_handle: &str) -> Result<Frames> {
+        let mut fetch = Vec::with_capacity(self.fetches.len());
+        for name in &self.fetches {
+            let name = Signature::tensor_name(name);
+            if !fetch.contains(&name) {
+                fetch.push(name);
+            }
+        }
+        // TensorFlow's servers wait for ever for a value that comes as `x` where an earlier step had it as `x:0`.
+        let feeds: Vec<_> = self.feeds.iter().map(|(name, tensor)| (Signature::tensor_name(name), tensor)).collect();
         let head = RunStepRequest {
             session_handle: session_handle.to_owned(),
-            fetch: self.fetches.clone(),
+            fetch,
             target: self.targets.clone(),
             options: self.options.clone(),
             partial_run_handle: partial_run_handle.to_owned(),
             store_errors_in_response_body: true,
             ..Default::default()
         };
-        let feeds = self.feeds.iter().map(|(name, tensor)| (name.as_str(), tensor.clone()));
+        let feeds = feeds.iter().map(|(name, tensor)| (name.as_str(), Tensor::clone(tensor)));
         let feeds = EncodedNamed::new(STEP_FEED, feeds);
         let mut frames = FramesBuilder::new(head.encoded_len() + feeds.encoded_len())?;
         head.encode_raw(frames.buffer());
@@ -117,8 +127,8 @@ impl Outputs {
         for named in &response.tensor {
             by_name.insert(&named.name, tensor(named.tensor.as_ref())?);
         }
-        // A name may be asked for twice.
-        let find = |name: &String| by_name.get(name.as_str()).cloned();
+        // A tensor may be asked for twice.
+        let find = |name: &String| by_name.get(Signature::tensor_name(name).as_str()).cloned();
         let tensors = names.iter().map(|name| find(name).ok_or_else(|| internal!("The step did not answer {name}")));
         Ok(Outputs {
             names: names.to_vec(),
@@ -142,7 +152,9 @@ impl Outputs {
     /// # Errors
     /// `INVALID_ARGUMENT` if the step did not fetch it.
     pub fn tensor(&self, name: &str) -> Result<&Tensor> {
-        let found = self.names.iter().position(|other| other == name).and_then(|at| self.tensors.get(at));
+        let wanted = Signature::tensor_name(name);
+        let found = self.names.iter().position(|other| Signature::tensor_name(other) == wanted);
+        let found = found.and_then(|at| self.tensors.get(at));
         found.ok_or_else(|| invalid_argument!("The step did not fetch {name}, but: {}", self.names.join(", ")))
     }
 
@@ -175,14 +187,15 @@ mod tests {
     fn requests_are_those_of_the_plain_encoder() {
         let big = Tensor::vector(&vec![1.5f32; 5000]).unwrap();
         let small = Tensor::scalar(7i64).unwrap();
-        let step = Step::new().feed("big", big.clone()).feed("", small.clone()).fetch("y").target("t");
+        let step =
+            Step::new().feed("big", big.clone()).feed("small:1", small.clone()).fetch("y").fetch("y:0").target("t");
         let message = RunStepRequest::decode(step.request("s", "p").unwrap().into_message()).unwrap();
         let named =
             |name: &str, tensor: &Tensor| NamedTensorProto { name: name.into(), tensor: Some(tensor.to_proto()) };
         let plain = RunStepRequest {
             session_handle: "s".into(),
-            feed: vec![named("big", &big), named("", &small)],
-            fetch: vec!["y".into()],
+            feed: vec![named("big:0", &big), named("small:1", &small)],
+            fetch: vec!["y:0".into()],
             target: vec!["t".into()],
             partial_run_handle: "p".into(),
             store_errors_in_response_body: true,
@@ -206,19 +219,19 @@ mod tests {
 
     #[test]
     fn answers_are_checked() {
-        let names = ["a".to_owned(), "b".to_owned(), "a".to_owned()];
+        let names = ["a".to_owned(), "b:0".to_owned(), "a:0".to_owned()];
         let value = Some(Tensor::scalar(1i32).unwrap().to_proto());
         let named = |name: &str| NamedTensorProto { name: name.into(), tensor: value.clone() };
         let answer = |names: &[&str]| RunStepResponse {
             tensor: names.iter().map(|name| named(name)).collect(),
             ..Default::default()
         };
-        let outputs = Outputs::of(&names, answer(&["b", "a"])).unwrap();
+        let outputs = Outputs::of(&names, answer(&["b:0", "a:0"])).unwrap();
         assert_eq!(outputs.tensors().len(), 3);
         assert_eq!(outputs.array::<i32>("a").unwrap().first(), Some(&1));
         assert_eq!(outputs.array::<f32>("a").unwrap_err().code(), Code::InvalidArgument);
-        assert!(outputs.tensor("c").unwrap_err().message().ends_with("a, b, a"));
-        assert_eq!(Outputs::of(&names, answer(&["a"])).unwrap_err().code(), Code::Internal);
+        assert!(outputs.tensor("c").unwrap_err().message().ends_with("a, b:0, a:0"));
+        assert_eq!(Outputs::of(&names, answer(&["a:0"])).unwrap_err().code(), Code::Internal);
         let failed = RunStepResponse { status_code: 10, status_error_message: "gone".into(), ..Default::default() };
         assert_eq!(Outputs::of(&names, failed).unwrap_err().to_string(), "ABORTED: gone");
     }

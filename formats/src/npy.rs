@@ -140,7 +140,8 @@ impl Kind {
             ('u', 8) => number(DType::UInt64),
             ('S' | 'a', 1..) => Kind::Text { width },
             ('U', 1..) => Kind::Unicode { width },
-            ('V', 1 | 2) => match wanted {
+            // The package ml_dtypes saves one of its types as a float of one byte.
+            ('V', 1 | 2) | ('f', 1) => match wanted {
                 Some(dtype) if is_raw(dtype) && dtype.size() == width => number(dtype),
                 _ => {
                     return Err(unimplemented_op!(

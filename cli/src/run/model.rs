@@ -20,7 +20,7 @@ pub struct Model {
 
 enum Source {
     Graph(GraphDef),
-    Exported { model: SavedModel, signature: Signature },
+    Exported { model: Box<SavedModel>, signature: Signature },
 }
 
 impl Model {
@@ -40,7 +40,10 @@ impl Model {
     pub fn exported(directory: &Path, tags: &[&str], signature: &str) -> ClientResult<Model> {
         let model = SavedModel::load(directory, tags)?;
         let signature = model.signature(signature)?;
-        Ok(Model { graph: Graph::from_def(&model.graph()), source: Source::Exported { model, signature } })
+        Ok(Model {
+            graph: Graph::from_def(&model.graph()),
+            source: Source::Exported { model: Box::new(model), signature },
+        })
     }
 
     /// Checks the graph, if it is to run `here`.
