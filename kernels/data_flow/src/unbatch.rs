@@ -4,9 +4,7 @@ use crate::batch::{Meeting, rows};
 use crate::pending::Pending;
 use crate::timer;
 use graphmill_runtime::{AsyncContext, AsyncKernel, Construction, Registry, Resource, outputs};
-use graphmill_tensor::{
-    Result, Status, Tensor, already_exists, deadline_exceeded, internal, invalid_argument,
-};
+use graphmill_tensor::{Result, Status, Tensor, already_exists, deadline_exceeded, internal, invalid_argument};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -295,11 +293,7 @@ impl AsyncKernel for UnbatchGrad {
 }
 
 /// Adds what a run brings; the runs that end with that.
-fn join(
-    gradients: &mut Gradients,
-    brought: Brought,
-    own: &Arc<Pending>,
-) -> Vec<(Arc<Pending>, Result<Vec<Tensor>>)> {
+fn join(gradients: &mut Gradients, brought: Brought, own: &Arc<Pending>) -> Vec<(Arc<Pending>, Result<Vec<Tensor>>)> {
     let Brought { key, gradient, keys } = brought;
     let fail = |text: &str| vec![(own.clone(), Err(invalid_argument!("{text}")))];
     if gradients.available.contains_key(&key) {

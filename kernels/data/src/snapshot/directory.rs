@@ -186,4 +186,3 @@ impl RunWriter {
         self.write_metadata(true)
     }
 }
-

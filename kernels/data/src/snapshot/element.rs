@@ -79,9 +79,7 @@ impl ElementReader {
         };
         match version {
             0 => Ok(ElementReader::Sized { input: stream()?, in_parts: false }),
-            1 if packing == Packing::Snappy => {
-                Ok(ElementReader::Sized { input: Box::new(blocks()?), in_parts: true })
-            }
+            1 if packing == Packing::Snappy => Ok(ElementReader::Sized { input: Box::new(blocks()?), in_parts: true }),
             1 => Ok(ElementReader::Sized { input: stream()?, in_parts: false }),
             VERSION => Ok(ElementReader::Records(RecordReader::new(stream()?))),
             _ => Err(invalid_argument!("Snapshot reader version: {version} is not supported.")),

@@ -57,9 +57,10 @@ fn of_body(name: &str, library: Option<&FunctionLibrary>, depth: u32) -> u64 {
     let mut hash = 0;
     for node in &function.def.node_def {
         let op = of_body(&node.op, library, depth + 1);
-        let inputs = node.input.iter().fold(hash64(node.name.as_bytes()), |hash, input| {
-            hash64_combine(hash, hash64(input.as_bytes()))
-        });
+        let inputs = node
+            .input
+            .iter()
+            .fold(hash64(node.name.as_bytes()), |hash, input| hash64_combine(hash, hash64(input.as_bytes())));
         let own = hash64_combine(op, hash64_combine(inputs, of_attrs(&node.attr, library, depth + 1)));
         hash = hash64_combine(hash, own);
     }

@@ -33,7 +33,10 @@ pub(super) fn register(registry: &mut Registry, files: &SharedFiles) {
             let hash = format!("{:016x}", settings.hash(fingerprint(recipe), &place));
             let name = if settings.name.is_empty() { hash.clone() } else { format!("custom-{}", settings.name) };
             let (files, settings) = (files.clone(), settings.clone());
-            Ok(Snapshot { input, shared: Arc::new(Shared { files, settings, hash, directory: path(&place).join(name) }) })
+            Ok(Snapshot {
+                input,
+                shared: Arc::new(Shared { files, settings, hash, directory: path(&place).join(name) }),
+            })
         })
     });
 }

@@ -92,9 +92,7 @@ impl BatchKernel {
         let types = &ctx.node().input_types;
         let function = handle.bind()?;
         if let Some(i) = types.iter().take(self.batched.end).position(|slot| slot.dtype == DType::Resource) {
-            return Err(invalid_argument!(
-                "BatchFunction cannot take resource inputs but input {i} is a resource."
-            ));
+            return Err(invalid_argument!("BatchFunction cannot take resource inputs but input {i} is a resource."));
         }
         let (takes, given) = (function.input_types().len(), types.len());
         if takes != given {
@@ -133,7 +131,8 @@ impl BatchKernel {
             let captured = ctx.take_tensors(self.captured.clone())?;
             let rows = self.rows(&inputs)?;
             let create = || Ok(Shared(Batcher::new(self.options.clone())));
-            let shared = ctx.device().resources().lookup_or_create(&self.meeting.container, &self.meeting.name, create)?;
+            let shared =
+                ctx.device().resources().lookup_or_create(&self.meeting.container, &self.meeting.name, create)?;
             Ok((function, inputs, captured, rows, shared.0.clone()))
         });
         let (function, inputs, captured, rows, batcher) = match prepared {

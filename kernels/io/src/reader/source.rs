@@ -2,7 +2,9 @@
 
 use crate::files::read_whole;
 use crate::inputs::path;
-use graphmill_formats::{Compression, FileSystem, FixedLength, FixedLengthReader, LineReader, LmdbReader, RecordReader};
+use graphmill_formats::{
+    Compression, FileSystem, FixedLength, FixedLengthReader, LineReader, LmdbReader, RecordReader,
+};
 use graphmill_tensor::{Bytes, Result};
 
 /// Bytes read from a file at a time.
