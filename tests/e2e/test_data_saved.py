@@ -260,18 +260,22 @@ def test_older_snapshots(server, tmp_path, compression):
     assert sorted(shuffled[:-1]) == whole[:-1]
 
 
-def test_older_snapshots_of_tensorflow(server, reference, tmp_path):
+@pytest.mark.parametrize("compression", ["", "GZIP", "SNAPPY"])
+@pytest.mark.parametrize("reader", ["server", "reference"])
+def test_older_snapshots_of_one_are_read_by_the_other(server, reference, tmp_path, reader, compression):
     path = str(tmp_path / "snapshot")
+    writer, reader = (reference, server) if reader == "server" else (server, reference)
 
     def build(mode, count):
         raw = tf.raw_ops.SnapshotDataset(
-            input_dataset=Dataset.range(count)._variant_tensor, path=path, output_types=[tf.int64], output_shapes=[[]],
-            compression="SNAPPY", snapshot_name="own", mode=mode,
+            input_dataset=mixed(count)._variant_tensor, path=path, output_types=[tf.float32, tf.string, tf.int64],
+            output_shapes=[[3], [], []], compression=compression, snapshot_name="own", mode=mode,
         )
-        return tf.data.experimental.from_variant(raw, tf.TensorSpec([], tf.int64))
+        return tf.data.experimental.from_variant(raw, mixed(count).element_spec)
 
-    written = elements(reference.target, lambda: build("write", 5))
-    assert elements(server.target, lambda: build("read", 9)) == written
+    written = elements(writer.target, lambda: build("write", 5))
+    assert len(written) == 6
+    assert plain(elements(reader.target, lambda: build("read", 9))) == plain(written)
 
 
 @pytest.mark.parametrize("kind", ["written", "read", "older written", "older read"])
