@@ -107,17 +107,12 @@ def test_snapshots_of_one_are_read_by_the_other(writer, reader, request, tmp_pat
     path = str(tmp_path / "snapshot")
 
     def build(count):
-        source = Dataset.range(count)
-        shards = Dataset.range(1).snapshot(path)
-        known = shards._variant_tensor.op
-        inputs = [source._variant_tensor, tf.constant(path)]
-        attrs = {name: known.get_attr(name) for name in ("output_types", "output_shapes")}
-        raw = tf.raw_ops.SnapshotDatasetV2(
-            input_dataset=inputs[0], path=inputs[1], reader_func_other_args=[], shard_func_other_args=[],
-            reader_func=shards._reader_func.function, shard_func=shards._shard_func.function,
-            compression="SNAPPY", hash_valid=True, hash=17, **attrs,
-        )
-        return tf.data.experimental.from_variant(raw, tf.TensorSpec([], tf.int64))
+        """A snapshot that is known by a number, not by its dataset."""
+        dataset = Dataset.range(count).snapshot(path)
+        (node,) = [op for op in v1.get_default_graph().get_operations() if op.type == "SnapshotDatasetV2"]
+        node._set_attr("hash_valid", v1.AttrValue(b=True))
+        node._set_attr("hash", v1.AttrValue(i=17))
+        return dataset
 
     written = elements(request.getfixturevalue(writer).target, lambda: build(4))
     assert elements(request.getfixturevalue(reader).target, lambda: build(9)) == written
@@ -225,11 +220,11 @@ def test_databases(server, tmp_path):
     assert found == [*entries, *entries, tf.errors.OUT_OF_RANGE]
     with v1.Session(server.target) as session:
         reader = tf.raw_ops.LMDBReader()
-        queue = tf.queue.FIFOQueue(2, [tf.string], [()])
-        names = queue.enqueue_many([[str(path)]])
-        read = tf.raw_ops.ReaderRead(reader_handle=reader, queue_handle=queue.queue_ref)
+        queue = tf.raw_ops.FIFOQueue(component_types=[tf.string], shapes=[[]])
+        names = tf.raw_ops.QueueEnqueue(handle=queue, components=[str(path)])
+        read = tf.raw_ops.ReaderRead(reader_handle=reader, queue_handle=queue)
         session.run(names)
-        session.run(queue.close())
+        session.run(tf.raw_ops.QueueClose(handle=queue))
         assert [tuple(session.run(read)) for _ in entries] == entries
         with pytest.raises(tf.errors.OutOfRangeError):
             session.run(read)
@@ -240,3 +235,76 @@ def test_no_database(server, tmp_path):
     for name in ("text", "none"):
         found = elements(server.target, lambda name=name: databases(str(tmp_path / name)))
         assert found[0] == tf.errors.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("compression", ["", "GZIP", "SNAPPY"])
+def test_older_snapshots(server, tmp_path, compression):
+    path = str(tmp_path / "snapshot")
+
+    def build(mode="auto", count=6, **attrs):
+        source = Dataset.range(count)
+        raw = tf.raw_ops.SnapshotDataset(
+            input_dataset=source._variant_tensor, path=path, output_types=[tf.int64], output_shapes=[[]],
+            compression=compression, snapshot_name="own", mode=mode, **attrs,
+        )
+        return tf.data.experimental.from_variant(raw, tf.TensorSpec([], tf.int64))
+
+    whole = [*range(6), tf.errors.OUT_OF_RANGE]
+    assert elements(server.target, lambda: build("read"))[0] == tf.errors.NOT_FOUND
+    assert elements(server.target, lambda: build(shard_size_bytes=16)) == whole
+    run = next(entry.path for entry in os.scandir(os.path.join(path, "custom-own")) if entry.is_dir())
+    assert sorted(os.listdir(run)) == [f"{i:08}.snapshot" for i in range(3)]
+    assert elements(server.target, lambda: build("read", count=2)) == whole
+    assert elements(server.target, lambda: build("passthrough", count=2)) == [0, 1, tf.errors.OUT_OF_RANGE]
+    shuffled = elements(server.target, lambda: build(shuffle_on_read=True, seed=3))
+    assert sorted(shuffled[:-1]) == whole[:-1]
+
+
+@pytest.mark.parametrize("compression", ["", "GZIP", "SNAPPY"])
+@pytest.mark.parametrize("reader", ["server", "reference"])
+def test_older_snapshots_of_one_are_read_by_the_other(server, reference, tmp_path, reader, compression):
+    path = str(tmp_path / "snapshot")
+    writer, reader = (reference, server) if reader == "server" else (server, reference)
+
+    def build(mode, count):
+        raw = tf.raw_ops.SnapshotDataset(
+            input_dataset=mixed(count)._variant_tensor, path=path, output_types=[tf.float32, tf.string, tf.int64],
+            output_shapes=[[3], [], []], compression=compression, snapshot_name="own", mode=mode,
+        )
+        return tf.data.experimental.from_variant(raw, mixed(count).element_spec)
+
+    written = elements(writer.target, lambda: build("write", 5))
+    assert len(written) == 6
+    assert plain(elements(reader.target, lambda: build("read", 9))) == plain(written)
+
+
+@pytest.mark.parametrize("kind", ["written", "read", "older written", "older read"])
+def test_positions_in_snapshots(server, tmp_path, kind):
+    path = str(tmp_path / "snapshot")
+
+    def build():
+        if not kind.startswith("older"):
+            return Dataset.range(7).snapshot(path)
+        raw = tf.raw_ops.SnapshotDataset(
+            input_dataset=Dataset.range(7)._variant_tensor, path=path, output_types=[tf.int64], output_shapes=[[]]
+        )
+        return tf.data.experimental.from_variant(raw, tf.TensorSpec([], tf.int64))
+
+    if kind.endswith("read"):
+        elements(server.target, build)
+    with tf.Graph().as_default() as graph:
+        iterator = v1.data.make_initializable_iterator(build())
+        element = iterator.get_next()
+        saver = v1.train.Saver([tf.data.experimental.make_saveable_from_iterator(iterator)])
+    with v1.Session(server.target, graph=graph) as session:
+        session.run(iterator.initializer)
+        assert [session.run(element) for _ in range(3)] == [0, 1, 2]
+        saved = saver.save(session, str(tmp_path / "position"))
+    with v1.Session(server.target, graph=graph) as session:
+        session.run(iterator.initializer)
+        saver.restore(session, saved)
+        assert [session.run(element) for _ in range(4)] == [3, 4, 5, 6]
+        with pytest.raises(tf.errors.OutOfRangeError):
+            session.run(element)
+    # Saving a position begins new files, which a reader takes for one sequence.
+    assert elements(server.target, build)[:7] == list(range(7))

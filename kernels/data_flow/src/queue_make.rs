@@ -3,10 +3,12 @@
 use crate::order::{Shuffled, Sorted};
 use graphmill_graph::PartialShape;
 use graphmill_runtime::{
-    Construction, Context, Kernel, OwnedResource, Queue, QueueOrder, QueueSpec, Registry, dtype_list, shape_list,
+    Construction, Context, Kernel, OwnedResource, Queue, QueueOrder, QueueSpec, Registry, Variable, dtype_list,
+    shape_list,
 };
-use graphmill_tensor::{DType, Result, invalid_argument};
+use graphmill_tensor::{Bytes, DType, Result, Shape, Tensor, invalid_argument};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 pub(crate) fn register(registry: &mut Registry) {
     for op in ["FIFOQueue", "FIFOQueueV2"] {
@@ -20,6 +22,22 @@ pub(crate) fn register(registry: &mut Registry) {
     }
     for op in ["PriorityQueue", "PriorityQueueV2"] {
         registry.op(op).kernel(|c| MakeQueue::new(c, Kind::Priority));
+    }
+    registry.op("FakeQueue").kernel(|_| Ok(ByReference));
+}
+
+/// `FakeQueue`: a queue for ops that know queues by a reference to the pair of container and name.
+struct ByReference;
+
+impl Kernel for ByReference {
+    fn compute(&self, ctx: &mut Context<'_>) -> Result<()> {
+        let [handle] = ctx.input(0)?.handles()? else {
+            return Err(invalid_argument!("A queue's handle must have exactly one element"));
+        };
+        let pair = [&handle.container, &handle.name].map(|text| Bytes::from(text.clone())).to_vec();
+        let variable = Variable::new(&handle.name, DType::String);
+        variable.write(Tensor::from_strings(Shape::vector(2), pair)?);
+        ctx.set_output_ref(0, Arc::new(variable))
     }
 }
 

@@ -197,7 +197,7 @@ for name in ("BroadcastArgs", "BroadcastGradientArgs"):
 for dims in ([2, 3], [-1, 3], None, [-1, -1]):
     op("EnsureShape", T=EVERY if dims == [2, 3] else SOME, inputs=[shape(2, 3)], shape=dims)
 for dims in ([3, 2], [2], [], [-1, 2], [-1, -1, -1]):
-    bad("EnsureShape", T=["float"], inputs=[shape(2, 3)], shape=dims, code=INVALID_ARGUMENT)
+    bad("EnsureShape", T=["float"], inputs=[shape(2, 3)], shape=dims, code=INVALID_ARGUMENT, text=True)
 
 SIZES = {"half": 2, "bfloat16": 2, "float": 4, "double": 8, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint8": 1}
 SIZES |= {"uint16": 2, "uint32": 4, "uint64": 8, "complex64": 8, "complex128": 16, "qint8": 1, "qint32": 4}

@@ -161,7 +161,7 @@ impl RunWriter {
             let directory = self.run().join(format!("{:08}.shard", shard.cast_unsigned()));
             self.files.create_directories(&directory)?;
             let file = shard_file(&directory, self.checkpoint);
-            self.open.insert(shard, ElementWriter::create(&*self.files, &file, self.packing)?);
+            self.open.insert(shard, ElementWriter::create(&*self.files, &file, self.packing, VERSION)?);
         }
         if let Some(writer) = self.open.get_mut(&shard) {
             writer.write(element)?;

@@ -1,13 +1,15 @@
 //! Files of elements. Version 2 is a record file with a serialized tensor in each record; versions 0 and 1 have a record for each
 //! element, with nothing but its size in front.
 
-use super::snappy::{SnappyFile, SnappyReader, decompress};
+use super::snappy::{SnappyFile, SnappyReader, compress, decompress};
 use crate::dataset::Tuple;
-use graphmill_formats::{Compression, FileReader, FileSystem, RecordReader, RecordWriter, io_error};
+use flate2::write::GzEncoder;
+use graphmill_formats::{Compression, FileReader, FileSystem, RecordReader, RecordWriter, WritableFile, io_error};
 use graphmill_tensor::{DType, Result, Shape, Tensor, data_loss, internal, invalid_argument};
+use graphmill_wire::tensorflow::tensor_shape_proto::Dim;
 use graphmill_wire::tensorflow::{TensorProto, TensorShapeProto};
 use prost::Message;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 
 /// The version that new snapshots have.
@@ -32,30 +34,100 @@ impl Packing {
     }
 }
 
-/// Writes elements to a file of version 2.
-pub(super) struct ElementWriter(RecordWriter);
+/// Writes elements to a file of version 1 or 2.
+pub(super) enum ElementWriter {
+    Records(RecordWriter),
+    Sized { file: Box<dyn WritableFile>, in_parts: bool },
+}
 
 impl ElementWriter {
-    pub fn create(files: &dyn FileSystem, path: &Path, packing: Packing) -> Result<ElementWriter> {
+    pub fn create(files: &dyn FileSystem, path: &Path, packing: Packing, version: i64) -> Result<ElementWriter> {
         let file = files.create(path)?;
-        Ok(ElementWriter(match packing {
-            Packing::Stream(compression) => RecordWriter::new(file, compression),
-            Packing::Snappy => RecordWriter::new(Box::new(SnappyFile::new(file)), Compression::None),
-        }))
+        if version == VERSION {
+            return Ok(ElementWriter::Records(match packing {
+                Packing::Stream(compression) => RecordWriter::new(file, compression),
+                Packing::Snappy => RecordWriter::new(Box::new(SnappyFile::new(file)), Compression::None),
+            }));
+        }
+        Ok(match packing {
+            Packing::Stream(Compression::None) => ElementWriter::Sized { file, in_parts: false },
+            Packing::Stream(_) => ElementWriter::Sized { file: Box::new(GzipFile::new(file)), in_parts: false },
+            Packing::Snappy => ElementWriter::Sized { file, in_parts: true },
+        })
     }
 
     pub fn write(&mut self, element: &[Tensor]) -> Result<()> {
-        for tensor in element {
-            if tensor.dtype() == DType::Resource {
-                return Err(invalid_argument!("A resource cannot be saved in a snapshot"));
-            }
-            self.0.write(&tensor.to_proto().encode_to_vec())?;
+        if element.iter().any(|tensor| tensor.dtype() == DType::Resource) {
+            return Err(invalid_argument!("A resource cannot be saved in a snapshot"));
         }
-        Ok(())
+        match self {
+            ElementWriter::Records(records) => {
+                element.iter().try_for_each(|tensor| records.write(&tensor.to_proto().encode_to_vec()))
+            }
+            ElementWriter::Sized { file, in_parts: false } => {
+                let tensor = element.iter().map(Tensor::to_proto).collect();
+                write_sized(&mut **file, &ElementProto { tensor }.encode_to_vec())
+            }
+            ElementWriter::Sized { file, in_parts: true } => {
+                let (mut layout, mut bytes) = (LayoutProto::default(), Vec::new());
+                for tensor in element {
+                    let start = bytes.len();
+                    match tensor.as_bytes().filter(|_| is_plain(tensor.dtype())) {
+                        Some(own) => bytes.extend_from_slice(own),
+                        None => bytes.extend(tensor.to_proto().encode_to_vec()),
+                    }
+                    let dim = |size: i64| Dim { size, ..Dim::default() };
+                    let shape =
+                        TensorShapeProto { dim: tensor.shape().dims_i64().map(dim).collect(), unknown_rank: false };
+                    let size = i64::try_from(bytes.len() - start).unwrap_or(i64::MAX);
+                    layout.component.push(ComponentProto { shape: Some(shape), size });
+                }
+                write_sized(&mut **file, &layout.encode_to_vec())?;
+                write_sized(&mut **file, &compress(&bytes)?)
+            }
+        }
     }
 
     pub fn close(self) -> Result<()> {
-        self.0.close()
+        match self {
+            ElementWriter::Records(records) => records.close(),
+            ElementWriter::Sized { file, .. } => file.close(),
+        }
+    }
+}
+
+fn write_sized(file: &mut dyn WritableFile, bytes: &[u8]) -> Result<()> {
+    file.write(&(bytes.len() as u64).to_le_bytes())?;
+    file.write(bytes)
+}
+
+/// A file compressed as one stream.
+struct GzipFile {
+    file: Box<dyn WritableFile>,
+    encoder: GzEncoder<Vec<u8>>,
+}
+
+impl GzipFile {
+    fn new(file: Box<dyn WritableFile>) -> GzipFile {
+        GzipFile { file, encoder: GzEncoder::new(Vec::new(), flate2::Compression::default()) }
+    }
+}
+
+impl WritableFile for GzipFile {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.encoder.write_all(bytes).map_err(|error| io_error("write", error))?;
+        let ready = std::mem::take(self.encoder.get_mut());
+        self.file.write(&ready)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.file.flush()
+    }
+
+    fn close(mut self: Box<Self>) -> Result<()> {
+        let rest = self.encoder.finish().map_err(|error| io_error("write", error))?;
+        self.file.write(&rest)?;
+        self.file.close()
     }
 }
 

@@ -1,7 +1,7 @@
 //! `SnapshotDataset`, the older form: files that follow each other, each up to a size, and a mode.
 
 use super::directory::{Metadata, now_micros, read_metadata, write_metadata};
-use super::element::{ElementReader, ElementWriter, Packing, VERSION};
+use super::element::{ElementReader, ElementWriter, Packing};
 use super::fingerprint::fingerprint;
 use crate::context::IteratorContext;
 use crate::dataset::{Dataset, DatasetIterator, Spec, Tuple, dataset_ops, input_dataset, scalar_string};
@@ -16,6 +16,10 @@ use rand::seq::SliceRandom;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// The run of a snapshot that has a name. TensorFlow looks for no other, and waits for ever if it is not there.
+const NAMED_RUN: &str = "custom";
+/// The version of files that is written.
+const VERSION: i64 = 1;
 /// Bytes of a file where the number is left open.
 const FILE_SIZE: i64 = 10 << 30;
 /// Seconds after which a snapshot under way is given up where the number is left open.
@@ -265,7 +269,7 @@ impl DatasetIterator for SnapshotIterator {
                 self.work = self.write()?;
                 if let Work::Write(flat) = &mut self.work {
                     let run = String::from_utf8_lossy(&reader.text()?).into_owned();
-                    if u64::from_str_radix(&run, 16).is_err() {
+                    if run != NAMED_RUN && u64::from_str_radix(&run, 16).is_err() {
                         return Err(invalid_argument!("{run} is not a run of a snapshot"));
                     }
                     (flat.metadata.run_id, flat.file, flat.ended) = (run, reader.size()?, reader.bool()?);
@@ -301,9 +305,10 @@ struct FlatWriter {
 
 impl FlatWriter {
     fn new(shared: Arc<Shared>, input: Box<dyn DatasetIterator>, types: &[DType]) -> FlatWriter {
+        let named = !shared.settings.name.is_empty();
         let metadata = Metadata {
             graph_hash: shared.hash.clone(),
-            run_id: format!("{:016x}", rand::random::<u64>()),
+            run_id: if named { NAMED_RUN.to_owned() } else { format!("{:016x}", rand::random::<u64>()) },
             creation_timestamp: now_micros(),
             version: VERSION,
             dtype: types.iter().map(|dtype| dtype.number()).collect(),
@@ -344,7 +349,7 @@ impl FlatWriter {
                 let file = run.join(format!("{:08}.snapshot", self.file));
                 self.file += 1;
                 let Shared { files, settings, .. } = &*self.shared;
-                self.open.insert(ElementWriter::create(&**files, &file, settings.packing)?)
+                self.open.insert(ElementWriter::create(&**files, &file, settings.packing, VERSION)?)
             }
         };
         writer.write(element)?;

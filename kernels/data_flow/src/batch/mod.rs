@@ -124,40 +124,42 @@ impl BatchKernel {
         Ok(rows)
     }
 
-    /// Joins a batch, or gives the context back with what its run ends with at once.
-    fn join(&self, mut ctx: AsyncContext) -> std::result::Result<(), (AsyncContext, Result<Vec<Tensor>>)> {
-        let prepared = self.bind(&ctx).and_then(|function| {
-            let inputs = ctx.take_tensors(self.batched.clone())?;
-            let captured = ctx.take_tensors(self.captured.clone())?;
-            let rows = self.rows(&inputs)?;
-            let create = || Ok(Shared(Batcher::new(self.options.clone())));
-            let shared =
-                ctx.device().resources().lookup_or_create(&self.meeting.container, &self.meeting.name, create)?;
-            Ok((function, inputs, captured, rows, shared.0.clone()))
-        });
-        let (function, inputs, captured, rows, batcher) = match prepared {
-            Ok(prepared) => prepared,
-            Err(error) => return Err((ctx, Err(error))),
-        };
+    /// The task that the inputs make, with the batcher to hand it to; or what the run ends with at once.
+    fn prepare(&self, ctx: &mut AsyncContext) -> Result<Prepared> {
+        let function = self.bind(ctx)?;
+        let inputs = ctx.take_tensors(self.batched.clone())?;
+        let captured = ctx.take_tensors(self.captured.clone())?;
+        let rows = self.rows(&inputs)?;
         if rows == 0 {
             let empty = |&dtype: &DType| Tensor::alloc(dtype, Shape::vector(0));
-            return Err((ctx, self.results.iter().map(empty).collect()));
+            return Ok(Prepared::Done(self.results.iter().map(empty).collect::<Result<_>>()?));
         }
-        // Keys are random, as batches of several tasks may meet in one `Unbatch`.
-        let key = RandomState::new().hash_one(unique_number()).cast_signed();
-        let run = Arc::new(Run::new(Pending::new(ctx, || ()), key, function, captured));
-        let pending = run.pending.clone();
-        if let Err(error) = batcher.schedule(&self.queue, Task::new(run, inputs, rows)) {
-            pending.complete(Err(error));
-        }
-        Ok(())
+        let create = || Ok(Shared(Batcher::new(self.options.clone())));
+        let shared = ctx.device().resources().lookup_or_create(&self.meeting.container, &self.meeting.name, create)?;
+        Ok(Prepared::Task { function, inputs, captured, rows, batcher: shared.0.clone() })
     }
 }
 
+/// What a run has to do.
+enum Prepared {
+    Done(Vec<Tensor>),
+    Task { function: Option<Function>, inputs: Vec<Tensor>, captured: Vec<Tensor>, rows: usize, batcher: Arc<Batcher> },
+}
+
 impl AsyncKernel for BatchKernel {
-    fn start(&self, ctx: AsyncContext) {
-        if let Err((ctx, outcome)) = self.join(ctx) {
-            ctx.complete(outcome.map(outputs));
+    fn start(&self, mut ctx: AsyncContext) {
+        match self.prepare(&mut ctx) {
+            Err(error) => ctx.complete(Err(error)),
+            Ok(Prepared::Done(results)) => ctx.complete(Ok(outputs(results))),
+            Ok(Prepared::Task { function, inputs, captured, rows, batcher }) => {
+                // Keys are random, as batches of several tasks may meet in one `Unbatch`.
+                let key = RandomState::new().hash_one(unique_number()).cast_signed();
+                let run = Arc::new(Run::new(Pending::new(ctx, || ()), key, function, captured));
+                let pending = run.pending.clone();
+                if let Err(error) = batcher.schedule(&self.queue, Task::new(run, inputs, rows)) {
+                    pending.complete(Err(error));
+                }
+            }
         }
     }
 }
