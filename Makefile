@@ -4,8 +4,9 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 export GRAPHMILL_BIN ?= $(or $(CARGO_TARGET_DIR),target)/release/graphmill
 export GRAPHMILL_PARTITION ?= $(or $(CARGO_TARGET_DIR),target)/release/examples/partition
+export GRAPHMILL_TRANSFORM ?= $(or $(CARGO_TARGET_DIR),target)/release/examples/transform
 
-.PHONY: demo test test-rust test-oracle test-e2e bench venv build partition clean
+.PHONY: demo test test-rust test-oracle test-e2e bench venv build rewriters clean
 
 # Trains MNIST through a TensorFlow client. MNIST=folder takes the idx files from there.
 demo: build venv
@@ -21,16 +22,16 @@ test-rust:
 test-oracle: build venv
 	$(PY) -m tests.oracle
 
-test-e2e: build partition venv
+test-e2e: build rewriters venv
 	$(PY) -m pytest -q --tb=short -p no:cacheprovider tests/e2e
 
 # TensorFlow's server and ours in turn; prints ratios. ONLY=name picks workloads.
 bench: build venv
 	$(PY) -m bench $(if $(ONLY),--only $(ONLY))
 
-# The program that splits the variables of a graph.
-partition:
-	$(CARGO) build --release --quiet -p graphmill-autodist --example partition
+# The programs that split the variables of a graph, and that write the graphs of a job's tasks.
+rewriters:
+	$(CARGO) build --release --quiet -p graphmill-autodist --example partition --example transform
 
 build:
 	$(CARGO) build --release --quiet -p graphmill-cli
