@@ -7,8 +7,9 @@ PACKAGES := -p graphmill-cli -p graphmill-client -p graphmill-python
 export GRAPHMILL_BIN ?= $(or $(CARGO_TARGET_DIR),target)/release/graphmill
 export GRAPHMILL_SESSION ?= $(or $(CARGO_TARGET_DIR),target)/release/examples/session
 export GRAPHMILL_PARTITION ?= $(or $(CARGO_TARGET_DIR),target)/release/examples/partition
+export GRAPHMILL_TRANSFORM ?= $(or $(CARGO_TARGET_DIR),target)/release/examples/transform
 
-.PHONY: demo test test-rust test-oracle test-e2e bench venv build partition session wheel package clean
+.PHONY: demo test test-rust test-oracle test-e2e bench venv build rewriters session wheel package clean
 
 # Trains MNIST through a TensorFlow client. MNIST=folder takes the idx files from there.
 demo: build venv
@@ -24,16 +25,16 @@ test-rust:
 test-oracle: build venv
 	$(PY) -m tests.oracle
 
-test-e2e: build partition session package venv
+test-e2e: build rewriters session package venv
 	$(PY) -m pytest -q --tb=short -p no:cacheprovider tests/e2e
 
 # TensorFlow's server and ours in turn; prints ratios. ONLY=name picks workloads.
 bench: build venv
 	$(PY) -m bench $(if $(ONLY),--only $(ONLY))
 
-# The program that splits the variables of a graph.
-partition:
-	$(CARGO) build --release --quiet -p graphmill-autodist --example partition
+# The programs that split the variables of a graph, and that write the graphs of a job's tasks.
+rewriters:
+	$(CARGO) build --release --quiet -p graphmill-autodist --example partition --example transform
 
 # The program that uses the client crate.
 session:

@@ -376,15 +376,17 @@ def test_no_node_runs_further_ahead(pair, tmp_path, staleness):
         thread.join()
 
 
+@pytest.mark.parametrize("tasks", [2, 3])
 @pytest.mark.parametrize("staleness", [1, 2, 3])
-def test_stale_steps_do_not_stop(pair, tmp_path, staleness):
+def test_stale_steps_do_not_stop(kind, tmp_path, staleness, tasks):
     random = np.random.RandomState(staleness)
-    pauses = random.rand(2, 200) * 0.004 * (random.rand(2, 200) < 0.3)
-    with strategies.job(pair, tmp_path, line(rate=1e-4), f"PS,staleness={staleness}") as job:
+    pauses = random.rand(tasks, 150) * 0.004 * (random.rand(tasks, 150) < 0.3)
+    cluster = strategies.cluster(kind, tasks)
+    with cluster, strategies.job(cluster, tmp_path, line(rate=1e-4), f"PS,staleness={staleness}") as job:
 
         def work(client, task):
             for pause in pauses[task]:
-                client.run(["train"], DATA[task])
+                client.run(["train"], DATA[task % 2])
                 time.sleep(pause)
 
         job.run(work)
@@ -524,3 +526,41 @@ def test_three_nodes(kind, tmp_path, strategy):
     with strategies.cluster(kind, 3) as cluster:
         fetches = ["value_w:0", "value_b:0"]
         check_against_one_process(cluster, tmp_path, line(), strategy, batches, fetches, [1, 1, 1], steps=5)
+
+
+def moving_average():
+    """A normalisation that keeps a moving mean, and predictions for a batch."""
+
+    def build():
+        x = v1.placeholder(tf.float64, [None], "x")
+        y = v1.placeholder(tf.float64, [None], "y")
+        w = v1.get_variable("W", initializer=tf.constant(5.0, tf.float64), use_resource=True)
+        mean = v1.get_variable("mean", initializer=tf.constant(0.0, tf.float64), trainable=False, use_resource=True)
+        loss = tf.reduce_mean(tf.square(tf.multiply(w, x, "predicted") - y), name="loss")
+        with tf.control_dependencies([mean.assign_sub(0.5 * (mean - tf.reduce_mean(x)))]):
+            train = v1.train.GradientDescentOptimizer(tf.constant(0.01, tf.float64)).minimize(loss)
+        tf.group(train, name="train")
+        tf.identity(mean, "value_mean")
+
+    return strategies.export(build)
+
+
+@pytest.mark.parametrize("strategy", ["PS", "PS,async", "AllReduce", "PS,staleness=1"])
+def test_moving_averages_are_each_nodes_own(pair, tmp_path, strategy):
+    with strategies.job(pair, tmp_path, moving_average(), strategy) as job:
+
+        def work(client, task):
+            client.run(["train"], DATA[task])
+            return client.run(["value_mean:0"])
+
+        for task, [mean] in enumerate(job.run(work)):
+            np.testing.assert_allclose(mean, DATA[task]["x"].mean() / 2, rtol=1e-12)
+
+
+@pytest.mark.parametrize("strategy", ["PS", "AllReduce"])
+def test_batches_are_split_and_put_together(alone, tmp_path, strategy):
+    x = np.arange(7.0)
+    with strategies.job(alone, tmp_path, moving_average(), strategy, processors=[3]) as job:
+        [(predicted, loss)] = job.run(lambda client, _: client.run(["predicted:0", "loss:0"], {"x": x, "y": x}))
+    np.testing.assert_allclose(predicted, 5 * x)
+    np.testing.assert_allclose(loss, np.mean((4 * x[:3]) ** 2))

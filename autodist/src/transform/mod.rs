@@ -82,9 +82,9 @@ pub fn transform(
     task: usize,
     options: TransformOptions,
 ) -> Result<TransformedGraph> {
-    let (strategy, more_warnings) = &whole_where_hand_written(item, strategy);
-    let job = Job::new(strategy, task, options.one_processor)?;
-    let item = &partition_variables(item, strategy)?;
+    let (strategy, mut more_warnings) = whole_where_hand_written(item, strategy);
+    let job = Job::new(&strategy, task, options.one_processor)?;
+    let item = &partition_variables(item, &strategy)?;
     let roles = Roles::new(item, &job)?;
     let mut writer = Writer {
         job: &job,
@@ -103,6 +103,9 @@ pub fn transform(
     }
     for (number, gradient, prepare) in writer.reduce()? {
         plans[number] = Plan { gradient: Some(gradient), gate: None, prepare };
+    }
+    if let Some(warning) = writer.plain_warning() {
+        more_warnings.push(warning);
     }
     let prepare = plans.iter().flat_map(|plan| plan.prepare.iter().cloned()).collect();
     let wiring = Wiring::new(&writer, &plans);
@@ -131,7 +134,7 @@ pub fn transform(
         initialise: start.initialise,
         ready: start.ready,
         started: start.started,
-        warnings: [&strategy.warnings[..], more_warnings].concat(),
+        warnings: [&strategy.warnings[..], &more_warnings].concat(),
     })
 }
 

@@ -64,6 +64,20 @@ impl Writer<'_> {
         Ok(results)
     }
 
+    /// What to tell if gradients that a strategy compresses travel as they are.
+    pub fn plain_warning(&self) -> Option<String> {
+        let is_mixed = self.roles.learners.iter().any(|learner| learner.server().is_some());
+        let compressed = self.roles.learners.iter().find(|learner| {
+            matches!(&learner.leaf.synchronizer, Synchronizer::AllReduce(reduce) if reduce.compressor != Compressor::None)
+        })?;
+        (is_mixed && self.job.nodes() > 1).then(|| {
+            format!(
+                "The gradient of \"{}\" is not compressed: the strategy has parameter servers too",
+                compressed.variable.name
+            )
+        })
+    }
+
     /// The mean over all replicas of the job of one gradient.
     fn reduce_alone(&mut self, learner: &Learner<'_>, reduce: AllReduce, keys: &mut Keys) -> Result<Gathered> {
         let spot = Spot::of(learner, &self.job.processor());

@@ -84,7 +84,7 @@ impl Recipe {
         let schema = op_def(op).ok_or_else(|| internal!("there is no op {op}"))?;
         let runtime = self.functions.upgrade().ok_or_else(|| internal!("The graph of a dataset is gone"))?;
         let node = Node::new("dataset", schema, attrs)?;
-        run_maker(runtime.registry(), &Construction::with_functions(&node, &runtime), inputs)
+        run_maker(runtime.registry(), &Construction::with_functions(&node, runtime.devices().first(), &runtime), inputs)
     }
 
     /// The serialized form.
