@@ -152,10 +152,11 @@ def job(cluster, folder, meta, strategy, **options):
         made.close()
 
 
-def cluster(kind, tasks):
-    """A cluster of workers of one kind, in which collectives meet."""
+def cluster(kinds, tasks):
+    """A cluster of workers of one kind, or of several (`"ours tensorflow"`), in which collectives meet."""
+    kinds = kinds.split()
     leader = ["--collective-leader", "/job:worker/replica:0/task:0"]
-    return Cluster({"worker": [kind] * tasks}, options=leader, tensorflow_options=leader)
+    return Cluster({"worker": [kinds[task % len(kinds)] for task in range(tasks)]}, options=leader, tensorflow_options=leader)
 
 
 def train_alone(meta, target_ops, steps, feeds, fetches):

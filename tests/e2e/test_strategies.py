@@ -564,3 +564,31 @@ def test_batches_are_split_and_put_together(alone, tmp_path, strategy):
         [(predicted, loss)] = job.run(lambda client, _: client.run(["predicted:0", "loss:0"], {"x": x, "y": x}))
     np.testing.assert_allclose(predicted, 5 * x)
     np.testing.assert_allclose(loss, np.mean((4 * x[:3]) ** 2))
+
+
+@pytest.mark.parametrize("strategy", ["PSLoadBalancing", "PSLoadBalancing,proxy", "PartitionedPS", "Parallax", "AllReduce"])
+@pytest.mark.parametrize("kinds", ["ours tensorflow", "tensorflow ours"])
+def test_tasks_of_two_kinds(tmp_path, kinds, strategy):
+    with strategies.cluster(kinds, 2) as cluster:
+        check_against_one_process(cluster, tmp_path, embeddings(), strategy, words(5, 2), EMBEDDING_FETCHES, steps=5)
+
+
+def scheduled():
+    """A rate that falls with the steps, chosen in branches."""
+
+    def build():
+        x, y = (v1.placeholder(tf.float64, [None], name) for name in "xy")
+        w = v1.get_variable("W", initializer=tf.constant(5.0, tf.float64), use_resource=True)
+        step = v1.train.get_or_create_global_step()
+        rate = v1.train.piecewise_constant(step, [1, 3], [tf.constant(r, tf.float64) for r in (0.1, 0.03, 0.01)])
+        loss = tf.reduce_mean(tf.square(w * x - y))
+        v1.train.MomentumOptimizer(rate, tf.constant(0.5, tf.float64)).minimize(loss, step, name="train")
+        tf.identity(w, "value_w")
+        tf.identity(step, "value_step")
+
+    return strategies.export(build)
+
+
+@pytest.mark.parametrize("strategy", ["PS", "PSLoadBalancing,proxy", "AllReduce"])
+def test_schedules_follow_the_jobs_steps(pair, tmp_path, strategy):
+    check_against_one_process(pair, tmp_path, scheduled(), strategy, [DATA] * 6, ["value_w:0", "value_step:0"], [2, 1] if strategy != "AllReduce" else [1, 1], steps=6)

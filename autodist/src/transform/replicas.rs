@@ -396,7 +396,9 @@ impl Writer<'_> {
         let mut seen = std::collections::HashSet::new();
         let mut queue = vec![learner.update];
         while let Some(at) = queue.pop() {
-            if self.roles.backward.contains(&at) || !seen.insert(at) {
+            // What stands in a branch or loop may not run, and must not be waited for outside.
+            let is_flow = is_control_flow(&self.roles.item.graph().node[at].op);
+            if is_flow || self.roles.backward.contains(&at) || !seen.insert(at) {
                 continue;
             }
             for &edge in index.inputs(at) {
