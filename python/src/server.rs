@@ -1,7 +1,7 @@
 //! The class `Server`.
 
 use crate::cluster::cluster_spec;
-use graphmill_cluster::{Random, ServerConfig};
+use graphmill_cluster::{ServerConfig};
 use parking_lot::{Condvar, Mutex};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -66,8 +66,7 @@ impl Server {
             inter_op_threads,
             session_timeout: session_timeout.map(seconds).transpose()?,
             collective_leader,
-            recv_buf_max_chunk: 0,
-            random: Random::new(),
+            ..ServerConfig::default()
         };
         let server = py.detach(|| {
             let registry = match &file_root {
