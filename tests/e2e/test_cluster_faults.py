@@ -287,6 +287,26 @@ def test_closing_and_reset_do_not_wait_for_a_frozen_task(trio):
             assert s.run(y, {x: 1.0}) == 1.0
 
 
+@pytest.mark.parametrize("kind", ["ours", "tensorflow"])
+@pytest.mark.parametrize("waits", ["dequeue", "gradient", "behind"])
+def test_closing_ends_a_step_that_is_over_here_and_waits_elsewhere(kind, waits):
+    with Cluster({"ps": [kind], "worker": ["ours"]}) as cluster, tf.Graph().as_default() as graph:
+        with v1.device(ON_PS):
+            gradient = v1.ConditionalAccumulator(tf.float32, shape=[], shared_name="gradients").take_grad(1)
+            dequeue = v1.FIFOQueue(1, [tf.float32], [[]]).dequeue()
+            with tf.control_dependencies([gradient]):
+                behind = tf.no_op()
+        # None of them gives the master a tensor, so that its own part ends at once.
+        step = {"dequeue": dequeue.op, "gradient": gradient.op, "behind": behind}[waits]
+        s = session(cluster, graph)
+        running = Background(lambda: s.run(step))
+        time.sleep(0.5)
+        closing = Background(s.close).join(10)
+        running.join(10)
+        assert closing.seconds < 5
+        assert isinstance(running.error, tf.errors.CancelledError), running.error
+
+
 def test_a_frozen_task_delays_a_step_and_no_more(steady):
     with tf.Graph().as_default() as graph:
         x, y = chain()

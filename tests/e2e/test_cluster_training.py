@@ -158,13 +158,13 @@ def test_workers_that_train_without_waiting_for_each_other(cluster, resource):
     assert accuracies[0] == accuracies[1] > 0.95
 
 
-def test_workers_that_take_each_step_together(trio):
+def test_workers_that_take_each_step_together(cluster):
     steps, container = 12, fresh_container()
     feed_seed, results = 5, {}
 
     def work(number):
         with tf.Graph().as_default() as graph, graph.container(container):
-            with v1.device(replica_setter(trio, number)):
+            with v1.device(replica_setter(cluster, number)):
                 model = Classifier()
                 global_step = v1.train.get_or_create_global_step()
                 optimizer = v1.train.SyncReplicasOptimizer(
@@ -175,7 +175,7 @@ def test_workers_that_take_each_step_together(trio):
             hooks = [optimizer.make_session_run_hook(number == 0)]
             read = {variable.op.name: tf.identity(variable) for variable in v1.trainable_variables()}
             with v1.train.MonitoredTrainingSession(
-                trio.target("worker", number),
+                cluster.target("worker", number),
                 is_chief=number == 0,
                 hooks=hooks,
                 save_checkpoint_secs=None,
@@ -192,7 +192,7 @@ def test_workers_that_take_each_step_together(trio):
 
     in_threads(2, work)
     # The same examples on both workers: the mean of both gradients is that of one.
-    expected = trained_on_one_task(trio.target("worker"), [feed_seed] * steps)
+    expected = trained_on_one_task(cluster.target("worker"), [feed_seed] * steps)
     assert steps in results
     agree(results[steps], expected)
 
