@@ -6,7 +6,8 @@ from tests.servers import TENSORFLOW, Server, default_binary, free_port
 class Cluster:
     """Tasks on loopback. `jobs` maps a job to the kinds of its tasks: "ours" or "tensorflow". Use as a context manager.
 
-    `options` are for graphmill's tasks, `tensorflow_options` for TensorFlow's. `cluster[job, task]` is a `Server`. With `wait=False` nothing is started yet.
+    `options` are for graphmill's tasks, `tensorflow_options` for TensorFlow's. `cluster[job, task]` is a `Server`. With
+    `start=False` nothing is started yet.
     """
 
     def __init__(self, jobs, options=(), env=None, start=True, tensorflow_options=()):
