@@ -7,14 +7,13 @@ class Cluster:
     """Tasks on loopback. `jobs` maps a job to the kinds of its tasks: "ours" or "tensorflow". Use as a context manager.
 
     `cluster[job, task]` is a `Server`. With `start=False` nothing is started yet. Each task has so many CPU
-    `devices`, and `leader` leads the groups of collective operations. `options` are for graphmill's tasks alone,
-    `tensorflow_options` for TensorFlow's.
+    `devices`, and `leader` leads the groups of collective operations. `options` are for graphmill's tasks alone.
     """
 
-    def __init__(self, jobs, options=(), env=None, start=True, devices=1, leader=None, tensorflow_options=()):
+    def __init__(self, jobs, options=(), env=None, start=True, devices=1, leader=None):
         self.addresses = {job: [f"127.0.0.1:{free_port()}" for _ in kinds] for job, kinds in jobs.items()}
         self.kinds = jobs
-        self.options = {"ours": options, "tensorflow": tensorflow_options}
+        self.options = options
         self.common = [f"--device-count=CPU={devices}", *([f"--collective-leader={leader}"] if leader else [])]
         self.env = env
         self.servers = {}
@@ -40,7 +39,7 @@ class Cluster:
             cluster=self.addresses,
             port=int(self.addresses[job][task].rsplit(":", 1)[1]),
             env=self.env,
-            options=[*self.common, *self.options[kind]],
+            options=[*self.common, *(self.options if kind == "ours" else ())],
         )
         self.servers[job, task] = server
         return server

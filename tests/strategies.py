@@ -1,4 +1,7 @@
-"""Training by a strategy: one client for each task, with the graph that the program `transform` makes of the single-machine graph."""
+"""Training by a strategy: one client for each task.
+
+The program `transform` makes the graph of each from that of a single machine.
+"""
 
 import contextlib
 import itertools
@@ -155,8 +158,8 @@ def job(cluster, folder, meta, strategy, **options):
 def cluster(kinds, tasks):
     """A cluster of workers of one kind, or of several (`"ours tensorflow"`), in which collectives meet."""
     kinds = kinds.split()
-    leader = ["--collective-leader", "/job:worker/replica:0/task:0"]
-    return Cluster({"worker": [kinds[task % len(kinds)] for task in range(tasks)]}, options=leader, tensorflow_options=leader)
+    workers = [kinds[task % len(kinds)] for task in range(tasks)]
+    return Cluster({"worker": workers}, leader="/job:worker/replica:0/task:0")
 
 
 def train_alone(meta, target_ops, steps, feeds, fetches):
