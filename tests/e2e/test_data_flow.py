@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.e2e.programs import fresh_container
+
 v1 = tf.compat.v1
 raw = tf.raw_ops
 
@@ -126,7 +128,7 @@ def test_a_staging_area_holds_back_who_would_fill_it(server):
 
 
 def test_a_lock_is_held_by_one_step(server):
-    with tf.Graph().as_default(), v1.Session(server.target) as session:
+    with tf.Graph().as_default() as graph, graph.container(fresh_container()), v1.Session(server.target) as session:
         mutex = raw.MutexV2(shared_name="one_at_a_time")
         counter = v1.Variable(0, use_resource=True)
         session.run(counter.initializer)

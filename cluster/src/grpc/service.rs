@@ -3,6 +3,7 @@
 use super::frames::FramesBody;
 use super::message::{Encoding, read_message};
 use super::{Frames, Handler, SERVES_STREAMS, deadline, trailers};
+use crate::network::Peer;
 use graphmill_tensor::{Result, Status, unimplemented_op};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use std::convert::Infallible;
@@ -11,7 +12,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::time::Instant;
 use tonic::body::Body;
-use tonic::transport::server::TcpConnectInfo;
 use tower_service::Service;
 
 /// Serves a [`Handler`] over HTTP/2.
@@ -61,7 +61,7 @@ async fn respond<H: Handler>(handler: &H, request: Request<Body>) -> Response<Bo
 async fn answer<H: Handler>(handler: &H, head: http::request::Parts, mut body: Body) -> Result<Frames> {
     let path = head.uri.path();
     let method = handler.method(path).ok_or_else(|| unimplemented_op!("Method {path} is not implemented"))?;
-    let peer = head.extensions.get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr);
+    let peer = head.extensions.get::<Peer>().and_then(|peer| peer.0);
     handler.permit(method, peer)?;
     // A time that cannot be added is so far away that there is no deadline.
     let deadline = deadline::timeout(&head.headers).and_then(|timeout| Instant::now().checked_add(timeout));

@@ -147,8 +147,8 @@ pub(super) async fn run<T>(
                 // Calls that were cut off.
                 Err(_) => false,
             },
-            // The own part ends by itself, with an error that says more.
-            _ = &mut cancelled, if !local_runs && !stopped => {
+            // An own part that runs ends by itself, and one that has failed has cancelled the step.
+            _ = &mut cancelled, if result.is_some() && !stopped => {
                 let reason = step.cancellation().reason();
                 failures.add(reason.unwrap_or_else(|| cancelled!("The step was cancelled")), own_name);
                 true

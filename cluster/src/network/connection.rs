@@ -1,6 +1,7 @@
 //! Bytes that go both ways.
 
 use std::io::{self, Cursor, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
@@ -13,7 +14,12 @@ pub(crate) type WriteHalf = Box<dyn AsyncWrite + Send + Unpin>;
 pub struct Connection {
     read: ReadHalf,
     write: WriteHalf,
+    peer: Option<SocketAddr>,
 }
+
+/// Where a connection comes from, as the calls on it are told.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub Option<SocketAddr>);
 
 impl Connection {
     /// Of its two directions, as this end sees them.
@@ -21,7 +27,12 @@ impl Connection {
         read: impl AsyncRead + Send + Unpin + 'static,
         write: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Connection {
-        Connection { read: Box::new(read), write: Box::new(write) }
+        Connection { read: Box::new(read), write: Box::new(write), peer: None }
+    }
+
+    /// This connection, whose other end has an address.
+    pub fn with_peer(self, peer: SocketAddr) -> Connection {
+        Connection { peer: Some(peer), ..self }
     }
 
     /// The two directions.
@@ -31,7 +42,7 @@ impl Connection {
 
     /// The connection as it was before these bytes were read from it.
     pub(crate) fn before(self, first: Vec<u8>) -> Connection {
-        Connection { read: Box::new(Cursor::new(first).chain(self.read)), write: self.write }
+        Connection { read: Box::new(Cursor::new(first).chain(self.read)), ..self }
     }
 }
 
@@ -72,9 +83,11 @@ impl AsyncWrite for Connection {
 }
 
 impl Connected for Connection {
-    type ConnectInfo = ();
+    type ConnectInfo = Peer;
 
-    fn connect_info(&self) {}
+    fn connect_info(&self) -> Peer {
+        Peer(self.peer)
+    }
 }
 
 #[cfg(test)]

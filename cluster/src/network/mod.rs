@@ -6,7 +6,7 @@
 mod connection;
 mod tcp;
 
-pub use connection::Connection;
+pub use connection::{Connection, Peer};
 pub use tcp::Tcp;
 
 use graphmill_tensor::Result;

@@ -41,8 +41,14 @@ impl Network for Tcp {
 }
 
 fn connection(stream: TcpStream) -> Connection {
+    let peer = stream.peer_addr();
     let (read, write) = stream.into_split();
-    Connection::new(read, write)
+    let connection = Connection::new(read, write);
+    match peer {
+        Ok(peer) => connection.with_peer(peer),
+        // It is gone already, which is seen when it is read.
+        Err(_) => connection,
+    }
 }
 
 /// Has the connection end when the other host is gone, and nothing wait for acknowledgements.
