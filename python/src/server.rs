@@ -1,7 +1,7 @@
 //! The class `Server`.
 
 use crate::cluster::cluster_spec;
-use graphmill_cluster::{ServerConfig};
+use graphmill_cluster::ServerConfig;
 use parking_lot::{Condvar, Mutex};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

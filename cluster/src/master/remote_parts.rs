@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 
 /// How long after a failure that is only the consequence of another the other one is waited for.
 const ROOT_CAUSE_PATIENCE: Duration = Duration::from_secs(5);
@@ -112,11 +112,13 @@ pub(super) async fn run<T>(
     let mut cancelled = on_cancellation(step);
     let mut stopped = false;
     let mut failures = Failures::default();
-    let mut patience = None;
+    // When to stop waiting for the failure that others are the consequence of, then when to say who has not ended.
+    let mut patience: Option<Instant> = None;
+    let mut waited_for_root = false;
     while local_runs || !calls.is_empty() {
         let waited = async {
             match patience {
-                Some(patience) => sleep(patience).await,
+                Some(end) => sleep_until(end).await,
                 None => std::future::pending().await,
             }
         };
@@ -154,6 +156,7 @@ pub(super) async fn run<T>(
                 true
             }
             () = waited => {
+                waited_for_root = true;
                 let silent: Vec<&str> = parts.iter().zip(&running).filter(|(_, running)| **running)
                     .map(|(part, _)| part.channel.task()).collect();
                 if failures.has_root() || calls.is_empty() {
@@ -163,14 +166,13 @@ pub(super) async fn run<T>(
             }
         };
         if failed {
-            let waited_for_root = patience.is_some();
             if failures.has_root() || waited_for_root {
                 stopped = true;
                 step.cancellation().cancel(cancelled!("Another part of the step has failed").derived());
                 calls.abort_all();
-                patience = Some(REPORT_AFTER);
+                patience = Some(Instant::now() + REPORT_AFTER);
             } else {
-                patience = Some(ROOT_CAUSE_PATIENCE);
+                patience.get_or_insert_with(|| Instant::now() + ROOT_CAUSE_PATIENCE);
             }
         }
     }
